@@ -1,0 +1,338 @@
+"""Canvas, blank, action, order, trajectory, fill: the nouns of the paper, in plain Python.
+
+This is the slow, obvious version of everything the tensor code does; the tests hold the two equal.
+A *canvas* is a sequence of tokens and blanks (Section 3). An *action* (b, w, l, r) picks blank b, writes
+token w in it and says whether blanks stay to its left and right. An *order* fixes a *trajectory*: the
+canvases and actions that lead from the first canvas to the finished text (Figure 2).
+
+Canvas texts write a blank as three or more underscores: ``___`` (any length), ``___[3]`` (exactly three),
+``___[2-5]`` (two to five), ``___[2-]`` (two or more). A backslash before a run of underscores makes it
+literal (``\\___``), and so it does with a bracket right after a blank (``___\\[``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blanklm.errors import CanvasError
+
+Token = Hashable  # a word (str) for people, an id (int) for models
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A hole for at least one token: of unknown length by default, else between ``min`` and ``max`` tokens."""
+
+    min: int = 1
+    max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.min < 1:
+            raise CanvasError(f"a blank takes at least one token, not {self.min}; leave the blank out instead")
+        if self.max is not None and self.max < self.min:
+            raise CanvasError(f"a blank's minimum {self.min} is greater than its maximum {self.max}")
+
+    @classmethod
+    def exactly(cls, length: int) -> Blank:
+        return cls(length, length)
+
+    @property
+    def length(self) -> int | None:
+        """The length, where it is known exactly."""
+        return self.min if self.min == self.max else None
+
+    def __str__(self) -> str:
+        if self.length is not None:
+            return f"___[{self.length}]"
+        if self.max is not None:
+            return f"___[{self.min}-{self.max}]"
+        return "___" if self.min == 1 else f"___[{self.min}-]"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """(b, w, l, r). ``blank`` counts the canvas's blanks from 0.
+
+    BLM: ``left`` and ``right`` say whether a blank stays there (bools).
+    L-BLM: they are the lengths of the blanks that stay (ints); 0 means none.
+    """
+
+    blank: int
+    token: Token
+    left: bool | int
+    right: bool | int
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Tokens and blanks. Each blank, and each token put in one, remembers the blank it descends from.
+
+    ``origins[i]`` is the number of the first-canvas blank that item ``i`` belongs to, None for a given token;
+    ``limits[o]`` is that blank as it was first written: its length budget is shared by all its descendants.
+    """
+
+    items: tuple[Token | Blank, ...]
+    origins: tuple[int | None, ...] = field(default=())
+    limits: tuple[Blank, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.origins and self.items:
+            number = iter(range(len(self.items)))
+            origins = tuple(next(number) if isinstance(item, Blank) else None for item in self.items)
+            object.__setattr__(self, "origins", origins)
+            object.__setattr__(self, "limits", tuple(item for item in self.items if isinstance(item, Blank)))
+
+    @classmethod
+    def parse(cls, text: str) -> Canvas:
+        """A canvas of whitespace-separated words: ``Canvas.parse("They also have ___ which ___ .")``."""
+        template = Template.parse(text)
+        items: list[Token | Blank] = list(template.pieces[0].split())
+        for blank, piece in zip(template.blanks, template.pieces[1:], strict=True):
+            items += [blank, *piece.split()]
+        return cls(tuple(items))
+
+    def __str__(self) -> str:
+        return " ".join(str(item) if isinstance(item, Blank) else escape(str(item)) for item in self.items)
+
+    @property
+    def blanks(self) -> tuple[int, ...]:
+        """Where the blanks stand: b_1 ... b_k of the paper, as item indices."""
+        return tuple(i for i, item in enumerate(self.items) if isinstance(item, Blank))
+
+    @property
+    def spans(self) -> tuple[tuple[Token | Blank, ...], ...]:
+        """For each blank of the first canvas, what stands in its place now."""
+        return tuple(
+            tuple(item for item, origin in zip(self.items, self.origins, strict=True) if origin == o)
+            for o in range(len(self.limits))
+        )
+
+    def apply(self, action: Action) -> Canvas:
+        """The next canvas; an action that the canvas or a length budget does not allow raises CanvasError."""
+        places = self.blanks
+        if not 0 <= action.blank < len(places):
+            raise CanvasError(f"there is no blank {action.blank}: the canvas has {len(places)}")
+        at = places[action.blank]
+        blank, origin = self.items[at], self.origins[at]
+        filling = (
+            *_child(action.left),
+            action.token,
+            *_child(action.right),
+        )
+        if not isinstance(action.left, bool):
+            total = action.left + 1 + action.right
+            if total < blank.min or (blank.max is not None and total > blank.max):
+                raise CanvasError(f"{total} tokens do not fit the blank {blank}")
+        canvas = Canvas(
+            self.items[:at] + filling + self.items[at + 1 :],
+            self.origins[:at] + (origin,) * len(filling) + self.origins[at + 1 :],
+            self.limits,
+        )
+        canvas._check_budget(origin)
+        return canvas
+
+    def _check_budget(self, origin: int) -> None:
+        """What is filled plus what is open stays within the maximum; the last blank closes at the minimum or later."""
+        span, limit = self.spans[origin], self.limits[origin]
+        open_blanks = [item for item in span if isinstance(item, Blank)]
+        filled = len(span) - len(open_blanks)
+        if limit.max is not None and filled + sum(blank.min for blank in open_blanks) > limit.max:
+            raise CanvasError(f"blank {origin} has room for {limit.max} tokens")
+        if not open_blanks and filled < limit.min:
+            raise CanvasError(f"blank {origin} wants at least {limit.min} tokens and would close with {filled}")
+
+
+def _child(stays: bool | int) -> tuple[Blank, ...]:
+    if isinstance(stays, bool):
+        return (Blank(),) if stays else ()
+    return (Blank.exactly(stays),) if stays else ()
+
+
+def conceal(
+    tokens: Sequence[Token], shown: Iterable[int], lengths: bool = False
+) -> tuple[Canvas, dict[int, Action]]:
+    """The canvas that shows only the positions ``shown``, and for each hidden position the action that writes it.
+
+    With ``lengths`` (L-BLM) each blank carries its length and the actions say how many places stay on each side.
+    """
+    shown = set(shown)
+    items: list[Token | Blank] = []
+    actions: dict[int, Action] = {}
+    blank, position = 0, 0
+    while position < len(tokens):
+        if position in shown:
+            items.append(tokens[position])
+            position += 1
+            continue
+        end = position
+        while end < len(tokens) and end not in shown:
+            end += 1
+        items.append(Blank.exactly(end - position) if lengths else Blank())
+        for hidden in range(position, end):
+            left, right = hidden - position, end - 1 - hidden
+            actions[hidden] = Action(
+                blank, tokens[hidden], left if lengths else left > 0, right if lengths else right > 0
+            )
+        blank, position = blank + 1, end
+    return Canvas(tuple(items)), actions
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Canvases c_0 ... c_n and the actions a_0 ... a_{n-1} between them, with log p(a_t | c_t) where known."""
+
+    canvases: tuple[Canvas, ...]
+    actions: tuple[Action, ...]
+    log_probs: tuple[float, ...] = ()
+
+    @classmethod
+    def follow(cls, start: Canvas, actions: Iterable[Action], log_probs: Iterable[float] = ()) -> Trajectory:
+        canvases, taken = [start], tuple(actions)
+        for action in taken:
+            canvases.append(canvases[-1].apply(action))
+        return cls(tuple(canvases), taken, tuple(log_probs))
+
+    @classmethod
+    def from_order(cls, tokens: Sequence[Token], order: Sequence[int], lengths: bool = False) -> Trajectory:
+        """The one trajectory that writes position ``order[0]`` first, then ``order[1]``, ... (positions from 0)."""
+        if sorted(order) != list(range(len(tokens))):
+            raise CanvasError(f"an order of {len(tokens)} tokens is a permutation of 0..{len(tokens) - 1}")
+        actions = [conceal(tokens, order[:step], lengths)[1][position] for step, position in enumerate(order)]
+        start = conceal(tokens, (), lengths)[0]
+        return cls.follow(start, actions)
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One record a step: the canvas, and the action taken on it (none on the last)."""
+        steps: list[dict[str, Any]] = [{"canvas": str(canvas)} for canvas in self.canvases]
+        for t, action in enumerate(self.actions):
+            steps[t] |= {"blank": action.blank, "token": action.token, "left": action.left, "right": action.right}
+            if self.log_probs:
+                steps[t]["log_prob"] = self.log_probs[t]
+        return steps
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A filled canvas: the text, what was put in each blank, log p, and how it came about.
+
+    ``log_prob`` is the log of the summed probability of all the trajectories the search merged into this fill.
+    ``alternatives`` are the next best fills, best first, where more than one was asked for.
+    """
+
+    text: str
+    spans: tuple[str, ...]
+    log_prob: float
+    trajectory: Trajectory | None = field(default=None, repr=False)
+    alternatives: tuple[Fill, ...] = field(default=(), repr=False)
+
+    @property
+    def ranked(self) -> tuple[Fill, ...]:
+        """This fill and its alternatives."""
+        return (self, *self.alternatives)
+
+    def to_json(self, trace: bool = False) -> dict[str, Any]:
+        record: dict[str, Any] = {"text": self.text, "spans": list(self.spans), "log_prob": self.log_prob}
+        if trace and self.trajectory is not None:
+            record["trajectory"] = self.trajectory.to_json()
+        return record
+
+
+# --- The text syntax -------------------------------------------------------------------------------------
+
+_BLANK = re.compile(r"(?P<slashes>\\*)(?P<run>_{3,})(?P<length>\[[^\]\n]*\]?)?")
+_LENGTH = re.compile(r"\[\s*(?P<min>\d+)\s*(?P<dash>-\s*(?P<max>\d+)?\s*)?\]")
+_ESCAPED_BRACKET = re.compile(r"(?P<slashes>\\+)\[")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with blanks, as the user wrote it: ``pieces[0] blanks[0] pieces[1] ... blanks[k-1] pieces[k]``.
+
+    The pieces are kept character for character, so whatever stands outside the blanks comes back unchanged.
+    """
+
+    pieces: tuple[str, ...]
+    blanks: tuple[Blank, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        pieces, blanks, piece, position = [], [], "", 0
+        while match := _BLANK.search(text, position):
+            piece += text[position : match.start()]
+            piece += "\\" * (len(match["slashes"]) // 2)
+            if len(match["slashes"]) % 2:
+                piece += match["run"]
+                position = match.end("run")
+                continue
+            blanks.append(_parse_length(text, match) if match["length"] else Blank())
+            pieces.append(piece)
+            piece, position = "", match.end()
+            if not match["length"] and (bracket := _ESCAPED_BRACKET.match(text, position)):
+                piece = "\\" * (len(bracket["slashes"]) // 2) + "["
+                position = bracket.end()
+        pieces.append(piece + text[position:])
+        return cls(tuple(pieces), tuple(blanks))
+
+    def __str__(self) -> str:
+        """The text that parses back to this template."""
+        text = ""
+        for k, piece in enumerate(self.pieces):
+            written = escape(piece)
+            if k < len(self.blanks):
+                if piece.endswith("_"):
+                    raise CanvasError("a blank right after an underscore cannot be written: put a space between")
+                slashes = len(piece) - len(piece.rstrip("\\"))
+                written += "\\" * slashes
+            if k > 0:
+                blank = self.blanks[k - 1]
+                bare = blank == Blank()
+                touches_blank = piece == "" and k < len(self.blanks)
+                if bare and (piece.startswith("_") or touches_blank):
+                    text += "___[1-]"
+                else:
+                    text += str(blank)
+                    slashes = len(piece) - len(piece.lstrip("\\"))
+                    if bare and piece[slashes : slashes + 1] == "[":
+                        written = "\\" * (slashes + 1) + written
+            text += written
+        return text
+
+    def render(self, spans: Sequence[str]) -> str:
+        """The text with each blank replaced by its span."""
+        if len(spans) != len(self.blanks):
+            raise CanvasError(f"{len(self.blanks)} blanks cannot take {len(spans)} spans")
+        filled = [self.pieces[0]]
+        for span, piece in zip(spans, self.pieces[1:], strict=True):
+            filled += [span, piece]
+        return "".join(filled)
+
+
+def escape(text: str) -> str:
+    """Write literal text so that its underscore runs are not read as blanks."""
+    return re.sub(r"(\\*)(_{3,})", lambda m: m[1] * 2 + "\\" + m[2], text)
+
+
+def _parse_length(text: str, match: re.Match[str]) -> Blank:
+    written = match["run"] + match["length"]
+    line = text.count("\n", 0, match.start("run")) + 1
+    column = match.start("run") - (text.rfind("\n", 0, match.start("run")) + 1) + 1
+    where = f"line {line}, column {column}" if "\n" in text else f"column {column}"
+    length = _LENGTH.fullmatch(match["length"])
+    if length is None:
+        raise CanvasError(
+            f"{where}: {written!r} is not a blank with a length: write ___[3] or ___[2-5], "
+            "or ___\\[ for a bracket after a blank"
+        )
+    minimum = int(length["min"])
+    maximum = minimum if not length["dash"] else int(length["max"]) if length["max"] else None
+    try:
+        return Blank(minimum, maximum)
+    except CanvasError as error:
+        raise CanvasError(f"{where}: {written!r}: {error}") from None

@@ -1,0 +1,25 @@
+"""The one family of errors a user can cause: each message is one line that names the problem and the remedy."""
+
+
+class BlankLMError(ValueError):
+    """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback."""
+
+
+class CanvasError(BlankLMError):
+    """A canvas text that cannot be parsed, or an action that the canvas does not allow."""
+
+
+class ConstraintError(BlankLMError):
+    """Constraints that contradict each other or the model's vocabulary."""
+
+
+class CheckpointError(BlankLMError):
+    """A model folder that is missing, damaged or of another kind."""
+
+
+class DataError(BlankLMError):
+    """A corpus that is missing, unreadable or not what its checksum says."""
+
+
+class TrainingError(BlankLMError):
+    """A training run that cannot start or go on."""
