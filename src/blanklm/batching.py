@@ -1,0 +1,128 @@
+"""Texts as token ids, and batches of them: by token budget, of like lengths, the same for any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from blanklm.special import PAD
+
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, are spread evenly over [0, 1)
+POOL = 64  # batches whose texts are sorted together: alike in length within a batch, still shuffled across the epoch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts, and what decides which of their positions are shown (see ``conceal.draw_shown``)."""
+
+    tokens: Tensor  # [B, L] ids, PAD after each text's end
+    lengths: Tensor  # [B]
+    fractions: Tensor  # [B] in [0, 1): t / n
+    seeds: Tensor  # [B] one seed per text for its order
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(*(part.to(device) for part in vars(self).values()))
+
+
+def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Ids of unequal lengths -> tokens [B, L] and lengths [B]."""
+    lengths = np.array([len(text) for text in texts])
+    tokens = np.full((len(texts), max(1, lengths.max(initial=1))), PAD, dtype=np.int64)
+    for row, text in zip(tokens, texts, strict=True):
+        row[: len(text)] = text
+    return torch.from_numpy(tokens), torch.from_numpy(lengths)
+
+
+class TokenisedTexts:
+    """Many texts in one flat array. Empty texts are left out: they have no action to learn from."""
+
+    def __init__(self, texts: Iterable[Sequence[int]], max_length: int | None = None) -> None:
+        self.cut, self.empty = 0, 0  # texts shortened to max_length, and texts left out
+        kept: list[np.ndarray] = []
+        for text in texts:
+            if max_length is not None and len(text) > max_length:
+                text, self.cut = text[:max_length], self.cut + 1
+            if len(text):
+                kept.append(np.asarray(text, dtype=np.int32))
+            else:
+                self.empty += 1
+        self.lengths = np.array([len(text) for text in kept], dtype=np.int64)
+        self.flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
+        self.starts = np.concatenate(([0], self.lengths.cumsum()))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.flat[self.starts[index] : self.starts[index + 1]]
+
+    @property
+    def tokens(self) -> int:
+        return int(self.lengths.sum())
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The texts of a batch by index, with their fractions and seeds; decided for a whole epoch in advance."""
+
+    indices: np.ndarray  # [B]
+    fractions: np.ndarray  # [B]
+    seeds: np.ndarray  # [B]
+
+    def part(self, rank: int, processes: int) -> Draw:
+        """The texts of one process out of several."""
+        mine = slice(rank, None, processes)
+        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
+
+    def collate(self, texts: TokenisedTexts) -> Batch:
+        tokens, lengths = pad([texts[index] for index in self.indices])
+        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds))
+
+
+def training_epoch(texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int) -> list[Draw]:
+    """All batches of an epoch: every text once, shuffled, in batches of at most ``tokens_per_batch`` padded tokens.
+
+    t is stratified over the shuffled texts: their fractions are successive multiples of the golden ratio plus an
+    offset of the epoch. Each text's t stays uniform (the loss is unbiased) and depends on nothing else in its batch.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(texts))
+    fractions = np.empty(len(texts))
+    fractions[order] = (rng.random() + GOLDEN * np.arange(len(texts))) % 1.0
+    seeds = rng.integers(np.iinfo(np.int64).max) // 2 + np.arange(len(texts))
+
+    average = max(1.0, texts.tokens / max(1, len(texts)))
+    pool = max(1, round(POOL * tokens_per_batch / average))
+    draws = []
+    for start in range(0, len(order), pool):
+        members = order[start : start + pool]
+        members = members[np.argsort(texts.lengths[members], kind="stable")]
+        for batch in split_by_budget(texts.lengths[members], tokens_per_batch):
+            indices = members[batch]
+            draws.append(Draw(indices, fractions[indices], seeds[indices]))
+    return [draws[i] for i in rng.permutation(len(draws))]
+
+
+def validation_epoch(texts: TokenisedTexts, tokens_per_batch: int) -> list[Draw]:
+    """Every text once, with a uniform t and an order that are the same at every evaluation of every run."""
+    rng = np.random.default_rng(0)
+    fractions, seeds = rng.random(len(texts)), rng.integers(np.iinfo(np.int64).max, size=len(texts))
+    by_length = np.argsort(texts.lengths, kind="stable")
+    return [
+        Draw(indices := by_length[batch], fractions[indices], seeds[indices])
+        for batch in split_by_budget(texts.lengths[by_length], tokens_per_batch)
+    ]
+
+
+def split_by_budget(lengths: np.ndarray, tokens_per_batch: int) -> list[slice]:
+    """Cut sorted lengths into runs whose padded size is within the budget; a longer text is a run of its own."""
+    runs, start = [], 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or (end + 1 - start) * lengths[end] > tokens_per_batch:
+            runs.append(slice(start, end))
+            start = end
+    return runs

@@ -1,0 +1,111 @@
+"""The tensor kernel: hide positions of a batch of texts and get the canvases and every target action at once.
+
+``blanklm.canvas.conceal`` says the same for one text in plain Python; the tests hold the two equal.
+Nothing here loops over texts or positions, and nothing leaves the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from blanklm.special import BLANK, PAD
+
+
+@dataclass(frozen=True)
+class Concealed:
+    """Canvases [B, C] of texts [B, L], and for each text position where and how its action applies."""
+
+    canvas: Tensor  # [B, C] token ids, BLANK where a run is hidden, PAD after the end
+    lengths: Tensor  # [B] symbols on each canvas
+    place: Tensor  # [B, L] where on the canvas a position stands; for a hidden one, where its blank stands
+    hidden: Tensor  # [B, L] true for hidden positions (false on padding)
+    left: Tensor  # [B, L] for a hidden position, how many hidden ones adjoin on its left; 0 elsewhere
+    right: Tensor  # [B, L] the same on its right
+
+
+def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor) -> Concealed:
+    """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank."""
+    batch, width = tokens.shape
+    position = torch.arange(width, device=tokens.device).expand(batch, width)  # [B, L]
+    inside = position < lengths[:, None]  # [B, L]
+    hidden = inside & ~shown
+    starts = hidden & ~_neighbour(hidden, +1)  # [B, L] first position of each hidden run
+    ends = hidden & ~_neighbour(hidden, -1)  # [B, L] last position of each hidden run
+
+    # A shown position emits itself; the first position of a hidden run emits the blank.
+    emits = (inside & shown) | starts  # [B, L]
+    place = emits.cumsum(1) - 1  # [B, L]
+    symbols = torch.where(hidden, BLANK, tokens)  # [B, L]
+    canvas = tokens.new_full((batch, width + 1), PAD)
+    canvas.scatter_(1, torch.where(emits, place, width), symbols)  # the last column takes what emits nothing
+
+    run_start = torch.where(starts, position, -1).cummax(1).values  # [B, L]
+    run_end = torch.where(ends, position, width).flip(1).cummin(1).values.flip(1)  # [B, L]
+    return Concealed(
+        canvas=canvas[:, :width],
+        lengths=emits.sum(1),
+        place=place.clamp_min(0),
+        hidden=hidden,
+        left=torch.where(hidden, position - run_start, 0),
+        right=torch.where(hidden, run_end - position, 0),
+    )
+
+
+def _neighbour(mask: Tensor, shift: int) -> Tensor:
+    """``mask`` of the left (+1) or right (-1) neighbour; false beyond the ends."""
+    moved = mask.roll(shift, dims=1)
+    moved[:, 0 if shift > 0 else -1] = False
+    return moved
+
+
+# --- Which positions are shown ------------------------------------------------------------------------------
+
+
+def random_keys(seeds: Tensor, width: int) -> Tensor:
+    """Pseudo-random int64 keys [B, width], a function of each text's own seed [B] alone.
+
+    A text's canvas must not depend on the batch it stands in or on the number of processes, and a resumed run
+    must draw what the unbroken run would have drawn; so the keys are hashed (splitmix64), not drawn in turn.
+    """
+    position = torch.arange(1, width + 1, device=seeds.device, dtype=torch.int64)
+    key = seeds.to(torch.int64)[:, None] * _signed(0xD1342543DE82EF95) + position * _signed(0x9E3779B97F4A7C15)
+    key = (key ^ _shift_right(key, 30)) * _signed(0xBF58476D1CE4E5B9)
+    key = (key ^ _shift_right(key, 27)) * _signed(0x94D049BB133111EB)
+    return key ^ _shift_right(key, 31)  # [B, width]
+
+
+def _signed(constant: int) -> int:
+    return constant - (1 << 64) if constant >= 1 << 63 else constant
+
+
+def _shift_right(value: Tensor, bits: int) -> Tensor:
+    return (value >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
+    """The rank [B, L] of each position in a random order of its text: 0 is written first."""
+    keys = random_keys(seeds, width)  # [B, L]
+    inside = torch.arange(width, device=keys.device) < lengths[:, None]
+    keys = keys.masked_fill(~inside, torch.iinfo(torch.int64).max)
+    return keys.argsort(1).argsort(1)
+
+
+def draw_shown(lengths: Tensor, fractions: Tensor, seeds: Tensor, width: int) -> Tensor:
+    """Algorithm 1: t = floor(fraction * n) is uniform in 0..n-1, and the first t of a random order are shown."""
+    steps = (fractions * lengths).floor().to(torch.int64)  # [B]
+    steps = torch.minimum(steps, lengths - 1).clamp_min(0)
+    return random_ranks(seeds, lengths, width) < steps[:, None]  # [B, L]
+
+
+# --- The objective -------------------------------------------------------------------------------------------
+
+
+def bound(action_log_probs: Tensor, lengths: Tensor, shown: Tensor) -> Tensor:
+    """eq:loss [B] from the log-probabilities [B, L] of the hidden positions' actions: an upper bound on -log p(x)."""
+    width = action_log_probs.shape[1]
+    inside = torch.arange(width, device=lengths.device) < lengths[:, None]  # [B, L]
+    hidden = (inside & ~shown).sum(1).clamp_min(1)  # [B] n - t
+    return -torch.lgamma(lengths + 1.0) - lengths / hidden * action_log_probs.sum(1)

@@ -1,0 +1,35 @@
+"""Text in: the corpora known by name, readers for your own files, and the masking protocol of the paper.
+
+``read_corpus("ptb", "test")`` streams a known corpus, ``read_texts("mine.jsonl.gz")`` streams a file of yours,
+``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only: importing it is cheap.
+"""
+
+from blanklm.data.masking import Masked, mask_corpus, mask_words, no_infill
+from blanklm.data.readers import read_lines, read_texts
+from blanklm.data.registry import (
+    Corpus,
+    CorpusFile,
+    FileStatus,
+    corpora,
+    data_root,
+    find,
+    read_corpus,
+    verify,
+)
+
+__all__ = [
+    "Corpus",
+    "CorpusFile",
+    "FileStatus",
+    "Masked",
+    "corpora",
+    "data_root",
+    "find",
+    "mask_corpus",
+    "mask_words",
+    "no_infill",
+    "read_corpus",
+    "read_lines",
+    "read_texts",
+    "verify",
+]

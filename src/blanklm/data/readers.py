@@ -1,0 +1,149 @@
+"""Streams of texts from files: one line at a time, plain or compressed, never the whole file in memory.
+
+UTF-8 only, and strictly: a wrong byte would otherwise reach the vocabulary unseen. A line ends at a newline
+(LF or CRLF) and nowhere else; the other Unicode line separators are ordinary characters of the text.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import IO
+
+from blanklm.errors import DataError
+
+COMPRESSED = (".xz", ".gz", ".bz2", ".zst")
+DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)  # what the standard readers raise on a damaged file
+
+
+def read_lines(path: str | PathLike[str]) -> Iterator[str]:
+    """The lines of a UTF-8 text file, plain or .xz, .gz, .bz2 or .zst, without their newline.
+
+    A byte order mark at the start of the file is dropped. A missing file raises here, not at the first line.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"there is no file {path}: check the path")
+    return _decoded_lines(path)
+
+
+def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
+    """The texts of a file: its lines, or the ``field`` of each object where it is a .jsonl file (compressed or not).
+
+    Blank lines of a .jsonl file are passed over; those of a plain text file are texts without words.
+    """
+    path = Path(path)
+    lines = read_lines(path)
+    plain_name = path.stem if path.suffix in COMPRESSED else path.name
+    return _fields(path, lines, field) if plain_name.endswith(".jsonl") else lines
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The file's bytes, decompressed as its suffix says."""
+    match path.suffix:
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".gz":
+            return gzip.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case ".zst":
+            return _open_zst(path)
+        case _:
+            return open(path, "rb")
+
+
+def _open_zst(path: Path) -> IO[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        raise DataError(
+            f"{path} needs the zstandard package: pip install zstandard, or decompress the file first"
+        ) from None
+    decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)  # also what `zstd --long` writes
+
+    # The package's own file objects end in silence where the file is cut short; this checks that each frame ends.
+    def chunks() -> Iterator[bytes]:
+        frame = None
+        with open(path, "rb") as file:
+            while compressed := file.read(2**20):
+                while compressed:
+                    frame = frame or decompressor.decompressobj()
+                    try:
+                        yield frame.decompress(compressed)
+                    except zstandard.ZstdError as error:
+                        raise OSError(str(error)) from error
+                    compressed = frame.unused_data if frame.eof else b""
+                    frame = None if frame.eof else frame
+        if frame is not None:
+            raise EOFError("the last frame is cut short")
+
+    return io.BufferedReader(_ChunkStream(chunks()))
+
+
+class _ChunkStream(io.RawIOBase):
+    """An iterator of bytes as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+def _decoded_lines(path: Path) -> Iterator[str]:
+    try:
+        with open_bytes(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+    except DAMAGE as error:
+        raise DataError(f"{path} cannot be read ({error}): fetch it again or check its permissions") from error
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}:{number} is not UTF-8 (byte 0x{line[error.start]:02x} at offset {error.start} of the line): "
+            "convert the file first, e.g. iconv -f LATIN1 -t UTF-8 old.txt > new.txt"
+        ) from None
+
+
+def _fields(path: Path, lines: Iterator[str], field: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}:{number} is not JSON ({error.msg} at column {error.colno})") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{path}:{number} is not a JSON object: write one {{...}} a line")
+        if field not in record:
+            raise DataError(f"{path}:{number} has no field {field!r}; it has {', '.join(record) or 'none'}")
+        if not isinstance(record[field], str):
+            raise DataError(f"{path}:{number}: the field {field!r} is not a string")
+        yield record[field]

@@ -1,0 +1,45 @@
+"""What decoding and likelihood ask of a model: score the actions of these canvases.
+
+BLM, L-BLM and the Insertion Transformer are policies; ``blanklm.decoding`` and ``blanklm.likelihood`` know
+nothing else of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Scores(Protocol):
+    """p(b, w, l, r | c) of a batch of canvases, factored as in the paper. K counts the blanks of all of them."""
+
+    log_p_blank: Tensor  # [K] log p(b | c), the blanks of the first canvas first
+    log_p_word: Tensor  # [K, V] log p(w | c, b)
+
+    def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
+        """log p(l, r | c, b, w) [M, 4] for M pairs of blank ``rows`` and ``words``, in the order of SIDES."""
+        ...
+
+
+SIDES = ((False, False), (False, True), (True, False), (True, True))  # (left, right) of each class
+
+
+class Policy(Protocol):
+    @property
+    def device(self) -> torch.device: ...
+
+    def score(self, canvases: Sequence[Sequence[int]]) -> Scores:
+        """Scores of canvases given as token ids, with special.BLANK for each blank."""
+        ...
+
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None
+    ) -> Tensor:
+        """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
+
+        Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0.
+        """
+        ...

@@ -1,0 +1,84 @@
+"""exact against enumeration of all orders; the estimators against exact."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from blanklm.errors import BlankLMError
+from blanklm.likelihood import bound, exact, monte_carlo
+from tests.conftest import make_blm
+from tests.test_blm import log_joint
+
+TEXTS = [[5, 9, 5, 7], [4], [6, 6, 10]]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_subset_sum_equals_the_sum_over_all_orders(blm, text):
+    by_orders = np.logaddexp.reduce([log_joint(blm, text, order) for order in itertools.permutations(range(len(text)))])
+    assert exact(blm, text) == pytest.approx(by_orders, abs=1e-4)
+    assert exact(blm, text, tokens_per_batch=5) == pytest.approx(by_orders, abs=1e-4)
+
+
+def test_texts_of_a_length_have_at_most_all_the_probability():
+    """The probabilities of all one- and two-word texts, plus those of leaving a blank after two words, sum to one."""
+    model = make_blm(vocabulary=6)
+    words = range(2, 6)
+    total = sum(math.exp(exact(model, [w])) for w in words)
+    total += sum(math.exp(exact(model, list(pair))) for pair in itertools.product(words, repeat=2))
+    assert 0 < total < 1
+    model.sides_out.bias.data += torch.tensor([100.0, 0, 0, 0])  # never leave a blank
+    assert sum(math.exp(exact(model, [w])) for w in words) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_monte_carlo_over_texts_agrees_with_exact(blm):
+    estimate = monte_carlo(blm, TEXTS, orders=4000, tokens_per_batch=4096)
+    for k, text in enumerate(TEXTS):
+        assert abs(estimate.log_likelihoods[k] - exact(blm, text)) < 4 * estimate.standard_errors[k] + 1e-4
+    assert estimate.standard_errors[0] < 0.05
+    assert estimate.standard_errors[1] == pytest.approx(0, abs=1e-6)  # one word has one order
+
+
+def test_monte_carlo_is_unbiased_for_p_and_low_for_log_p(blm):
+    text, truth = TEXTS[0], exact(blm, TEXTS[0])
+    logs = monte_carlo(blm, [text] * 3000, orders=1).log_likelihoods
+    p = np.exp(logs - truth)
+    assert abs(p.mean() - 1) < 4 * p.std() / math.sqrt(len(p))
+    assert logs.mean() < truth - 0.05
+    more = monte_carlo(blm, [text] * 300, orders=10).log_likelihoods
+    assert logs.mean() < more.mean() < truth + 0.02
+
+
+def test_the_interval_covers_the_expected_log_estimate(blm):
+    """Of 200 estimates of E[log X_m], about 95 % of the intervals hold the mean of them all."""
+    estimate = monte_carlo(blm, [TEXTS[0]] * 400, orders=50)
+    center = estimate.log_likelihoods.mean()
+    inside = np.abs(estimate.log_likelihoods - center) < 1.96 * estimate.standard_errors
+    assert 0.85 < inside.mean() <= 1.0
+
+
+def test_the_stratified_bound_agrees_with_the_enumerated_one_and_varies_less(blm):
+    text = TEXTS[0]
+    enumerated = math.lgamma(5) + np.mean([log_joint(blm, text, order) for order in itertools.permutations(range(4))])
+    stratified = bound(blm, [text] * 500, draws=4)
+    assert abs(stratified.mean() - enumerated) < 4 * stratified.std() / math.sqrt(500)
+    plain = bound(blm, [text] * 2000, draws=1).reshape(500, 4).mean(1)
+    assert stratified.std() < plain.std()
+    assert enumerated < exact(blm, text)
+
+
+def test_perplexity_counts_every_token(blm):
+    estimate = monte_carlo(blm, TEXTS, orders=3)
+    assert estimate.perplexity == pytest.approx(math.exp(-estimate.log_likelihoods.sum() / 8))
+    low, high = estimate.interval
+    assert low < estimate.perplexity < high
+
+
+def test_an_empty_text_is_certain_and_a_long_one_is_refused(blm):
+    assert exact(blm, []) == 0.0
+    assert monte_carlo(blm, [[], [5]], orders=2).log_likelihoods[0] == 0.0
+    assert bound(blm, [[], [5]])[0] == 0.0
+    with pytest.raises(BlankLMError, match="at most 16"):
+        exact(blm, [5] * 17)
