@@ -127,7 +127,7 @@ def _decode(line: bytes, path: Path, number: int) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}:{number} is not UTF-8 (byte 0x{line[error.start]:02x} at offset {error.start} of the line): "
+            f"{path}:{number} is not UTF-8 (0x{line[error.start]:02x} is byte {error.start + 1} of the line): "
             "convert the file first, e.g. iconv -f LATIN1 -t UTF-8 old.txt > new.txt"
         ) from None
 

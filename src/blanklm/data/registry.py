@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Literal
 
 from blanklm.data.readers import DAMAGE, open_bytes, read_lines
@@ -37,7 +36,7 @@ class Corpus:
     summary: str
     origin: str
     licence: str
-    files: Mapping[str, CorpusFile] = field(default_factory=dict, repr=False)
+    files: dict[str, CorpusFile] = field(default_factory=dict, repr=False)
     sources: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -261,7 +260,7 @@ def _with_files() -> dict[str, Corpus]:
         name, _, file_name = path.partition("/")
         split = file_name.removesuffix(".xz").removesuffix(".txt")
         files[name][split] = CorpusFile(path, sha256, int(lines), text_sha256)
-    return {name: replace(corpus, files=MappingProxyType(files[name])) for name, corpus in table.items()}
+    return {name: replace(corpus, files=files[name]) for name, corpus in table.items()}
 
 
 CORPORA: dict[str, Corpus] = _with_files()

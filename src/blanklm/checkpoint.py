@@ -1,0 +1,129 @@
+"""A model on disk: config.json + tokenizer.json + model.safetensors. Never pickle, never half-written."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import importlib
+import json
+import os
+import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from blanklm.errors import CheckpointError
+from blanklm.tokenizer import Tokenizer
+
+FORMAT = 1
+MODELS = {"blm": ("blanklm.models.blm", "BLM", "BLMConfig")}  # kind -> where its class and config live
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    model: nn.Module
+    tokenizer: Tokenizer
+    about: dict[str, Any]  # name, summary, language, licence, data, numbers: whatever the maker wrote down
+
+
+def save(
+    folder: Path,
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    about: dict[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one."""
+    kind = next(kind for kind, (_, name, _) in MODELS.items() if name == type(model).__name__)
+    config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
+    weights = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / "tokenizer.json") as path:
+        tokenizer.save(path)
+    with replacing(folder / "model.safetensors") as path:
+        save_file(weights, str(path))
+    with replacing(folder / "config.json") as path:
+        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load(folder: Path) -> Checkpoint:
+    """The model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
+    config = read_config(folder)
+    module, class_name, config_name = MODELS[config["kind"]]
+    try:
+        model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
+        model = getattr(importlib.import_module(module), class_name)(model_config)
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
+    tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
+    if len(tokenizer) != model_config.vocabulary:
+        raise CheckpointError(
+            f"{folder}: tokenizer.json has {len(tokenizer)} tokens and the model {model_config.vocabulary}: "
+            "the files come from different models"
+        )
+    path = _existing(folder / "model.safetensors")
+    try:
+        weights = load_file(str(path))
+        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
+    return Checkpoint(model.eval(), tokenizer, config.get("about", {}))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder, checked."""
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no model folder {folder}")
+    path = _existing(folder / "config.json")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind, version = config["kind"], config["format"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        raise CheckpointError(f"{path} is not the config of a blanklm model") from None
+    if version != FORMAT:
+        raise CheckpointError(f"{path} has format {version}; this version of blanklm reads format {FORMAT}")
+    if kind not in MODELS:
+        raise CheckpointError(f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(MODELS)}")
+    return config
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} is not a model folder: {path.name} is missing")
+    return path
+
+
+def from_json(cls: type, values: dict[str, Any]) -> Any:
+    """A (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError."""
+    hints = typing.get_type_hints(cls)
+    nested = {
+        name: from_json(hints[name], value) if dataclasses.is_dataclass(hints.get(name)) else value
+        for name, value in values.items()
+    }
+    return cls(**nested)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write to a temporary file beside ``path``; it takes the name only when it is whole and on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        reason = "the disk is full: free some space" if full else str(error)
+        raise CheckpointError(f"cannot write {path} ({reason}); what was there before is untouched") from None
+    finally:
+        temporary.unlink(missing_ok=True)

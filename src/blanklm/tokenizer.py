@@ -1,0 +1,173 @@
+"""Text to ids and back: words, characters or byte-level BPE, each a `tokenizers` JSON file.
+
+A template (text with blanks) becomes a canvas of ids; spans of ids become text. Only the model sees tokens:
+what the user wrote outside the blanks is kept as text and never passes through here on its way out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Regex
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from blanklm.canvas import Template
+from blanklm.errors import BlankLMError, CheckpointError
+from blanklm.special import BLANK, PAD, SPECIAL_TOKENS, UNK
+
+KINDS = ("word", "character", "bpe")
+_PRE_TOKENIZER_OF = {"word": "WhitespaceSplit", "character": "Split", "bpe": "ByteLevel"}
+
+
+class Tokenizer:
+    """``kind`` is "word" (whitespace-separated, pre-tokenised text), "character" or "bpe" (byte-level)."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.backend.encode_special_tokens = True  # "<blank>" typed by a user is text, not a blank
+        pre_tokenizer = (json.loads(backend.to_str()).get("pre_tokenizer") or {}).get("type")
+        kinds = [kind for kind, name in _PRE_TOKENIZER_OF.items() if name == pre_tokenizer]
+        if not kinds or [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
+            raise CheckpointError("this tokenizer was not made by blanklm: train one with Tokenizer.train")
+        self.kind = kinds[0]
+
+    @classmethod
+    def train(
+        cls,
+        kind: str,
+        texts: Iterable[str],
+        vocabulary: int = 30_000,
+        min_count: int = 1,
+        lowercase: bool = False,
+    ) -> Tokenizer:
+        """Learn a vocabulary of at most ``vocabulary`` tokens, each seen at least ``min_count`` times."""
+        if kind not in KINDS:
+            raise BlankLMError(f"there is no tokenizer kind {kind!r}: choose {', '.join(KINDS)}")
+        normalizer = normalizers.Lowercase() if lowercase else None
+        if kind == "bpe":
+            backend = Backend(models.BPE())
+            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            backend.decoder = decoders.ByteLevel()
+            trainer = trainers.BpeTrainer(
+                vocab_size=vocabulary,
+                min_frequency=min_count,
+                special_tokens=list(SPECIAL_TOKENS),
+                initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                show_progress=False,
+            )
+            if normalizer:
+                backend.normalizer = normalizer
+            backend.train_from_iterator(texts, trainer)
+            return cls(backend)
+        # The library's trainer of word vocabularies counts a corpus's own "<unk>" as a second word; so count here.
+        counts: Counter[str] = Counter()
+        for text in texts:
+            text = normalizer.normalize_str(text) if normalizer else text
+            counts.update(text.split() if kind == "word" else text)
+        by_count = sorted((-count, word) for word, count in counts.items() if count >= min_count)
+        words = [word for _, word in by_count if word not in SPECIAL_TOKENS][: vocabulary - len(SPECIAL_TOKENS)]
+        vocabulary_ids = {word: i for i, word in enumerate((*SPECIAL_TOKENS, *words))}
+        backend = Backend(models.WordLevel(vocabulary_ids, unk_token=SPECIAL_TOKENS[UNK]))
+        every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
+        if normalizer:
+            backend.normalizer = normalizer
+        return cls(backend)
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        try:
+            return cls(Backend.from_file(str(path)))
+        except CheckpointError:
+            raise
+        except Exception as error:  # the library raises plain Exception for a damaged file
+            raise CheckpointError(f"{path} is not a readable tokenizer file ({error})") from None
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+
+    def __len__(self) -> int:
+        return self.backend.get_vocab_size()
+
+    # --- Texts ----------------------------------------------------------------------------------------------
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_many([text])[0]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        # A text may hold the very words "<pad>" or "<blank>"; to the model they are unknown words.
+        return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids: exact for characters and BPE, words joined by single spaces for words."""
+        tokens = [self.token(i) for i in ids]
+        if self.kind == "bpe":
+            return self.backend.decoder.decode(tokens)
+        return ("" if self.kind == "character" else " ").join(tokens)
+
+    def token(self, i: int) -> str:
+        return self.backend.id_to_token(i)
+
+    def token_text(self, i: int) -> str:
+        """A token as a person reads it."""
+        return self.decode([i])
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words (or characters) of a text that the vocabulary does not hold, each once, in order."""
+        if self.kind == "bpe":
+            return []
+        parts = text.split() if self.kind == "word" else list(text)
+        return [part for part in dict.fromkeys(parts) if UNK in self.encode(part)]
+
+    # --- Templates ------------------------------------------------------------------------------------------
+
+    def encode_template(self, template: Template) -> tuple[list[int], list[bool]]:
+        """The canvas of ids, and for each blank whether its fill carries the space the user wrote before it.
+
+        BPE tokens carry the space before a word. So the space before a blank goes to the fill, where the model
+        expects it, and comes off again when the span is put back after the user's own space.
+        """
+        pieces = list(template.pieces)
+        spaces = [self.kind == "bpe" and piece.endswith(" ") for piece in pieces[:-1]]
+        pieces[:-1] = [piece[:-1] if space else piece for piece, space in zip(pieces[:-1], spaces, strict=True)]
+        first, *rest = self.encode_many(pieces)
+        return list(chain(first, *([BLANK, *ids] for ids in rest))), spaces
+
+    def span_text(self, ids: Sequence[int], carries_space: bool) -> str:
+        """What is put in a blank; without the space that stands before the blank already."""
+        text = self.decode(ids)
+        return text.removeprefix(" ") if carries_space else text
+
+    def render(self, template: Template, spans: Sequence[str]) -> str:
+        """The finished text. Two word-level blanks that touch get a space between their words."""
+        if self.kind == "word":
+            touching = [k > 0 and template.pieces[k] == "" for k in range(len(spans))]
+            spans = [" " + span if touches else span for span, touches in zip(spans, touching, strict=True)]
+        return template.render(spans)
+
+    # --- What may be written into a blank --------------------------------------------------------------------
+
+    @cached_property
+    def starts_word(self) -> np.ndarray:
+        """[V] whether a token begins a new word (or is one character, the unit of a character model)."""
+        if self.kind != "bpe":
+            return np.ones(len(self), dtype=bool)
+        return np.array([self.token(i).startswith("Ġ") for i in range(len(self))])
+
+    @cached_property
+    def never_written(self) -> np.ndarray:
+        """[V] special tokens, and BPE tokens that are only white space or a broken part of a character."""
+        never = np.zeros(len(self), dtype=bool)
+        never[: len(SPECIAL_TOKENS)] = True
+        if self.kind == "bpe":
+            texts = [self.token_text(i) for i in range(len(self))]
+            never |= np.array([not text.strip() or "�" in text or "\n" in text for text in texts])
+        return never

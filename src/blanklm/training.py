@@ -1,0 +1,343 @@
+"""One training loop for every model, on Accelerate. A model brings ``loss(batch) -> nats per text [B]``.
+
+A run lives in one folder:
+  config.json, tokenizer.json, model.safetensors   the best model so far (there from the first second)
+  run.json                                         the settings, checked on resume
+  metrics.jsonl, tensorboard/                      what happened
+  state-00001000/                                  everything needed to go on, bit for bit, from that step
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from blanklm import checkpoint
+from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
+from blanklm.errors import CheckpointError, TrainingError
+from blanklm.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    steps: int = 10_000
+    tokens_per_batch: int = 8192
+    learning_rate: float = 1e-3
+    warmup: int = 500  # steps of linear rise; then a cosine falls to nothing at the last step
+    weight_decay: float = 0.01
+    clip: float = 1.0  # largest gradient norm
+    ema: float = 0.0  # decay of the averaged weights that are evaluated and kept; 0 keeps the last ones
+    evaluate_every: int = 500
+    save_every: int = 500
+    log_every: int = 20
+    patience: int = 0  # stop after this many evaluations without a better bound; 0 never stops early
+    seed: int = 0
+
+    def learning_rate_at(self, step: int) -> float:
+        """As a fraction of the peak."""
+        if step < self.warmup:
+            return (step + 1) / (self.warmup + 1)
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved and restored with its state."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    tokens: int = 0
+    seconds: float = 0.0
+    best: float = math.inf  # lowest validation bound, nats per token
+    best_step: int = 0
+    evaluations_since_best: int = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+def train(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    texts: TokenisedTexts,
+    validation: TokenisedTexts,
+    config: TrainingConfig,
+    folder: Path,
+    resume: bool = False,
+    about: dict[str, Any] | None = None,
+    show_progress: bool = True,
+) -> Progress:
+    """Train until ``config.steps`` or until the validation bound stops falling; the best model is in ``folder``."""
+    if not len(texts) or not len(validation):
+        raise TrainingError("there is no text to train on" if not len(texts) else "there is no text to validate on")
+    run = Run(model, tokenizer, texts, validation, config, folder, about)
+    if resume:
+        run.restore()
+    else:
+        run.begin()
+    with run.bar(show_progress) as advance:
+        run.go(advance)
+    return run.progress
+
+
+class Run:
+    """The parts of a run that are saved together."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        texts: TokenisedTexts,
+        validation: TokenisedTexts,
+        config: TrainingConfig,
+        folder: Path,
+        about: dict[str, Any] | None,
+    ) -> None:
+        self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
+        self.texts, self.validation = texts, validation
+        trackers = ["tensorboard"] if importlib.util.find_spec("tensorboard") else []
+        self.accelerator = Accelerator(
+            mixed_precision="bf16" if torch.cuda.is_available() else "no", log_with=trackers, project_dir=str(folder)
+        )
+        set_seed(config.seed)
+        optimizer = torch.optim.AdamW(
+            _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98)
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
+        # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
+        self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
+        self.model = self.accelerator.prepare(model)
+        self.progress = Progress()
+        self.accelerator.register_for_checkpointing(self.progress, self.schedule)
+        self.averaged = None
+        if config.ema:
+            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))
+            self.accelerator.register_for_checkpointing(self.averaged)
+
+    # --- Beginning and going on --------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a resumed run to be the same run."""
+        return {
+            "training": dataclasses.asdict(self.config),
+            "model": dataclasses.asdict(self.accelerator.unwrap_model(self.model).config),
+            "texts": hashlib.sha256(self.texts.flat.tobytes() + self.texts.lengths.tobytes()).hexdigest(),
+        }
+
+    def begin(self) -> None:
+        if (self.folder / "run.json").exists():
+            raise TrainingError(f"{self.folder} holds a run already: go on with --resume, or choose another folder")
+        if self.accelerator.is_main_process:
+            self._keep_best()
+            with checkpoint.replacing(self.folder / "run.json") as path:
+                path.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        self._start_trackers()
+
+    def restore(self) -> None:
+        states = sorted(self.folder.glob("state-*"))
+        if not (self.folder / "run.json").exists():
+            raise TrainingError(f"{self.folder} holds no run to resume: leave out --resume to begin one")
+        before = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        for part, values in self.settings.items():
+            if before[part] != values:
+                raise TrainingError(f"cannot resume {self.folder}: {_difference(part, before[part], values)}")
+        if states:
+            self.accelerator.load_state(str(states[-1]))
+        self._forget_metrics_after(self.progress.step)
+        self._start_trackers()
+
+    def _start_trackers(self) -> None:
+        self.accelerator.init_trackers("tensorboard")
+
+    def _forget_metrics_after(self, step: int) -> None:
+        """What a killed run logged after its last saved state will be logged again."""
+        path = self.folder / "metrics.jsonl"
+        if not self.accelerator.is_main_process or not path.exists():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except json.JSONDecodeError:
+                break  # the line that was being written when the run was killed
+        with checkpoint.replacing(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+
+    # --- The loop ----------------------------------------------------------------------------------------------
+
+    def go(self, advance) -> None:
+        progress, config = self.progress, self.config
+        running, running_tokens, since = 0.0, 0, time.perf_counter()
+        self.model.train()
+        for draw in self._draws():
+            running = running + self._step(draw)
+            tokens = int(self.texts.lengths[draw.indices].sum())
+            running_tokens += tokens
+            progress.tokens += tokens
+            if progress.step % config.log_every == 0 or progress.step == config.steps:
+                loss = float(self.accelerator.reduce(running, "sum")) / running_tokens
+                if not math.isfinite(loss):
+                    raise TrainingError(
+                        f"the loss is {loss} after step {progress.step}: lower --learning-rate; "
+                        f"the best model and the last saved state in {self.folder} are sound"
+                    )
+                now = time.perf_counter()
+                speed = running_tokens / (now - since)
+                progress.seconds += now - since
+                rate = self.schedule.get_last_lr()[0]
+                self._log({"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
+                advance(loss, speed)
+                running, running_tokens, since = 0.0, 0, now
+            if progress.step % config.evaluate_every == 0 or progress.step == config.steps:
+                self._evaluate()
+            if progress.step % config.save_every == 0 or progress.step == config.steps:
+                self._save_state()
+            if config.patience and progress.evaluations_since_best >= config.patience:
+                break
+        self.accelerator.end_training()
+
+    def _draws(self) -> Iterator[Draw]:
+        progress = self.progress
+        while progress.step < self.config.steps:
+            draws = training_epoch(self.texts, self.config.tokens_per_batch, self.config.seed, progress.epoch)
+            while progress.batch < len(draws) and progress.step < self.config.steps:
+                progress.batch += 1
+                progress.step += 1
+                yield draws[progress.batch - 1]
+            if progress.batch == len(draws):
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+
+    def _step(self, draw: Draw) -> torch.Tensor:
+        """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
+        accelerator = self.accelerator
+        tokens = int(self.texts.lengths[draw.indices].sum())
+        part = draw.part(accelerator.process_index, accelerator.num_processes)
+        batch = part.collate(self.texts).to(accelerator.device)
+        total = self.model(batch).sum()
+        # Distributed gradients are averaged over processes; the batch's loss is their sum.
+        accelerator.backward(total * accelerator.num_processes / tokens)
+        accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad()
+        if self.averaged is not None:
+            self.averaged.update_parameters(accelerator.unwrap_model(self.model))
+        return total.detach()
+
+    @torch.no_grad()
+    def _evaluate(self) -> None:
+        """The validation bound in nats per token, on the same canvases every time."""
+        progress, accelerator = self.progress, self.accelerator
+        model = self._kept_model().eval()
+        total = torch.zeros((), device=accelerator.device)
+        for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
+            part = draw.part(accelerator.process_index, accelerator.num_processes)
+            if len(part.indices):
+                total += model.loss(part.collate(self.validation).to(accelerator.device)).sum()
+        bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
+        self.model.train()
+        if not math.isfinite(bound):
+            raise TrainingError(f"the validation bound is {bound} at step {progress.step}: lower --learning-rate")
+        self._log({"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
+        if bound < progress.best:
+            progress.best, progress.best_step, progress.evaluations_since_best = bound, progress.step, 0
+            if accelerator.is_main_process:
+                self._keep_best()
+        else:
+            progress.evaluations_since_best += 1
+
+    # --- Keeping ----------------------------------------------------------------------------------------------
+
+    def _kept_model(self) -> nn.Module:
+        return self.averaged.module if self.averaged is not None else self.accelerator.unwrap_model(self.model)
+
+    def _keep_best(self) -> None:
+        checkpoint.save(self.folder, self._kept_model(), self.tokenizer, self.about)
+
+    def _save_state(self) -> None:
+        """Write state-N under another name, rename it when whole, and only then drop the ones before it."""
+        temporary, final = self.folder / "unfinished-state", self.folder / f"state-{self.progress.step:08d}"
+        if self.accelerator.is_main_process:
+            shutil.rmtree(temporary, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        try:
+            self.accelerator.save_state(str(temporary))
+        except (OSError, RuntimeError) as error:
+            raise CheckpointError(
+                f"cannot write {final} ({error}); the states before it are untouched: free some space and --resume"
+            ) from None
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            shutil.rmtree(final, ignore_errors=True)
+            temporary.rename(final)
+            for older in self.folder.glob("state-*"):
+                if older != final:
+                    shutil.rmtree(older, ignore_errors=True)
+
+    def _log(self, values: dict[str, float]) -> None:
+        step = self.progress.step
+        self.accelerator.log(values, step=step)
+        if self.accelerator.is_main_process:
+            record = {"step": step, "epoch": self.progress.epoch, "tokens": self.progress.tokens, **values}
+            with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(record | {"seconds": round(self.progress.seconds, 3)}) + "\n")
+
+    @contextmanager
+    def bar(self, show: bool) -> Iterator[Any]:
+        """A progress bar with loss, tokens/s and time left, on the main process's terminal."""
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
+        )  # fmt: skip
+        shown = show and self.accelerator.is_main_process
+        with Bar(*columns) if shown else nullcontext() as bar:
+            task = bar.add_task("", total=self.config.steps, completed=self.progress.step) if shown else None
+
+            def advance(loss: float, speed: float) -> None:
+                if bar is not None:
+                    best = "" if math.isinf(self.progress.best) else f", best valid {self.progress.best:.3f}"
+                    words = f"loss {loss:.3f} nats/token{best}, {speed:,.0f} tokens/s"
+                    bar.update(task, completed=self.progress.step, description=words)
+
+            yield advance
+
+
+def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Decay the matrices; leave biases and norms alone."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+
+
+def _difference(part: str, before: Any, now: Any) -> str:
+    if not isinstance(before, dict):
+        return "it was started on other texts"
+    for key in before | now:
+        if before.get(key) != now.get(key):
+            return f"{part} setting {key} was {before.get(key)} and is now {now.get(key)}"
+    return f"its {part} settings differ"

@@ -1,0 +1,208 @@
+"""The loop learns, resumes bit for bit, survives being killed, and says what is wrong."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from blanklm import checkpoint
+from blanklm.batching import TokenisedTexts
+from blanklm.errors import CheckpointError, TrainingError
+from blanklm.likelihood import bound
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.encoder import EncoderConfig
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import Run, TrainingConfig, train
+
+SENTENCES = [
+    "customer service is awesome", "the food was really good", "my favorite restaurant in pittsburgh .",
+    "the salsa was also my only choice .", "very poor selection , service terrible", "i also love the tom yum tea !",
+    "they also have ice cream", "the owners are very friendly .", "we will not be back", "the rice was nowhere to be found",
+]  # fmt: skip
+
+
+def corpus():
+    tokenizer = Tokenizer.train("word", SENTENCES)
+    return tokenizer, TokenisedTexts(tokenizer.encode_many(SENTENCES))
+
+
+def new_model(tokenizer, dropout=0.0):
+    torch.manual_seed(0)
+    return BLM(BLMConfig(len(tokenizer), EncoderConfig.of_size("tiny", dropout), sides_hidden=64))
+
+
+def test_a_tiny_model_overfits_ten_sentences(tmp_path):
+    """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
+    tokenizer, texts = corpus()
+    many_canvases = TokenisedTexts(tokenizer.encode_many(SENTENCES * 16))
+    config = TrainingConfig(
+        steps=800, tokens_per_batch=1024, learning_rate=3e-3, warmup=20, weight_decay=0, evaluate_every=800
+    )
+    train(new_model(tokenizer), tokenizer, many_canvases, texts, config, tmp_path, show_progress=False)
+    model = checkpoint.load(tmp_path).model
+    excess = -bound(model, [text.tolist() for text in texts], draws=40) - math.log(10)
+    assert excess.sum() / texts.tokens < 0.1
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    losses = [m["loss"] for m in metrics if "loss" in m]
+    assert losses[0] > 3.5 and losses[-1] < 0.6
+    assert any((tmp_path / "tensorboard").iterdir())
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_resuming_continues_bit_for_bit(tmp_path, ema):
+    """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(
+        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=5, ema=ema
+    )
+
+    def run(folder):
+        return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, texts, config, folder, None)
+
+    whole = run(tmp_path / "whole")
+    whole.begin()
+    whole.go(lambda *_: None)
+
+    broken = run(tmp_path / "broken")
+    broken.begin()
+
+    def stop_at_30(*_):
+        if broken.progress.step == 30:
+            raise Stop
+
+    with pytest.raises(Stop):
+        broken.go(stop_at_30)
+    torch.manual_seed(12345)
+    resumed = run(tmp_path / "broken")
+    resumed.restore()
+    assert resumed.progress.step == 20
+    resumed.go(lambda *_: None)
+
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+    kept = [checkpoint.load(tmp_path / name).model.state_dict() for name in ("whole", "broken")]
+    assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+
+    def without_time(folder):
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(x).items() if "second" not in k} for x in lines]
+
+    assert without_time(tmp_path / "broken") == without_time(tmp_path / "whole")
+
+
+def test_the_learning_rate_rises_once_and_never_again():
+    config = TrainingConfig(steps=100, warmup=10)
+    rates = [config.learning_rate_at(step) for step in range(130)]
+    top = rates.index(max(rates))
+    assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(rates[top:], reverse=True)
+    assert rates[0] > 0 and rates[100:] == [0.0] * 30
+
+
+def test_early_stopping_keeps_the_best_model(tmp_path):
+    tokenizer, texts = corpus()
+    other = TokenisedTexts(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
+    config = TrainingConfig(
+        steps=2000, tokens_per_batch=512, learning_rate=3e-3, warmup=5, evaluate_every=10, save_every=1000, patience=3
+    )
+    progress = train(new_model(tokenizer), tokenizer, texts, other, config, tmp_path, show_progress=False)
+    assert progress.step < 2000 and progress.step == progress.best_step + 30
+    bounds = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert progress.best == min(m["valid_bound"] for m in bounds if "valid_bound" in m)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_model(tmp_path):
+    tokenizer, texts = corpus()
+    model = new_model(tokenizer)
+    config = TrainingConfig(steps=50, tokens_per_batch=64, log_every=1, evaluate_every=5, save_every=5)
+    run = Run(model, tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+
+    def poison(*_):
+        if run.progress.step == 7:
+            model.word_bias.data.fill_(float("nan"))
+
+    with pytest.raises(TrainingError, match=r"loss is nan after step 8.*lower --learning-rate"):
+        run.go(poison)
+    assert all(torch.isfinite(p).all() for p in checkpoint.load(tmp_path).model.parameters())
+    assert (tmp_path / "state-00000005").is_dir()
+
+
+def test_a_full_disk_while_saving_the_state_leaves_the_one_before(tmp_path, monkeypatch):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=20, tokens_per_batch=64, evaluate_every=50, save_every=10, log_every=5)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    save_state = run.accelerator.save_state
+
+    def full_at_20(folder):
+        if run.progress.step == 20:
+            raise OSError(28, "No space left on device")
+        save_state(folder)
+
+    monkeypatch.setattr(run.accelerator, "save_state", full_at_20)
+    with pytest.raises(CheckpointError, match="No space left"):
+        run.go(lambda *_: None)
+    again = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    again.restore()
+    assert again.progress.step == 10
+
+
+def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=2, tokens_per_batch=64)
+
+    def go(config=config, texts=texts, **options):
+        train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False, **options)
+
+    with pytest.raises(TrainingError, match="no text to train on"):
+        go(texts=TokenisedTexts([[]]))
+    with pytest.raises(TrainingError, match="no run to resume"):
+        go(resume=True)
+    go()
+    with pytest.raises(TrainingError, match="holds a run already"):
+        go()
+    with pytest.raises(TrainingError, match="training setting steps was 2 and is now 9"):
+        go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
+    with pytest.raises(TrainingError, match="other texts"):
+        go(texts=TokenisedTexts([[5, 6]]), resume=True)
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from tests.test_training import *
+tokenizer, texts = corpus()
+config = TrainingConfig(steps=10**6, tokens_per_batch=64, evaluate_every=1, save_every=1, log_every=1)
+train(new_model(tokenizer), tokenizer, texts, texts, config, Path(sys.argv[1]), resume=sys.argv[2] == "resume",
+      show_progress=False)
+"""
+
+
+def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
+    folder, steps = tmp_path / "run", []
+    for pause in (0.0, 0.13, 0.29):
+        command = [sys.executable, "-c", ENDLESS, str(folder), "resume" if steps else "begin"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        written = steps[-1] if steps else -1
+        while time.monotonic() < deadline and process.poll() is None:
+            states = sorted(folder.glob("state-*"))
+            if states and int(states[-1].name[6:]) > written + 2:
+                break
+            time.sleep(0.01)
+        time.sleep(pause)
+        os.kill(process.pid, signal.SIGKILL)
+        _, stderr = process.communicate()
+        checkpoint.load(folder)
+        steps.append(int(sorted(folder.glob("state-*"))[-1].name[6:]))
+        assert steps[-1] > written, stderr.decode()[-2000:]
