@@ -8,7 +8,7 @@ import pytest
 from blanklm.canvas import Action, Blank, Canvas, Template, Trajectory, conceal
 from blanklm.errors import CanvasError
 
-WORDS = "customer service is awesome".split()
+WORDS = ["customer", "service", "is", "awesome"]
 
 
 def test_the_papers_figure_2_step_by_step():

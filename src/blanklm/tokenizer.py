@@ -14,9 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Regex
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from blanklm.canvas import Template
 from blanklm.errors import BlankLMError, CheckpointError

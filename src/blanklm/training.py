@@ -311,9 +311,8 @@ class Run:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        columns = (
-            TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-        )  # fmt: skip
+        steps = (TextColumn("step"), MofNCompleteColumn(), BarColumn())
+        columns = (*steps, TextColumn("{task.description}"), TimeRemainingColumn())
         shown = show and self.accelerator.is_main_process
         with Bar(*columns) if shown else nullcontext() as bar:
             task = bar.add_task("", total=self.config.steps, completed=self.progress.step) if shown else None

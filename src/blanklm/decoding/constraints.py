@@ -1,0 +1,461 @@
+"""What a blank may hold: lengths, banned, required and only-these words; and what that leaves to do on a draft.
+
+Constraints remove actions and never change the probability of those that stay. Lengths belong to the blank the
+user wrote and are shared by all blanks that descend from it. The unit of length is the word for word and BPE
+models, the character for character models.
+
+Required words are written first: while one is missing, only actions that write it are left, in every blank, place
+and order, and these compete by their probability. A word of several tokens is written from left to right.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from blanklm.canvas import Blank, Template
+from blanklm.decoding.draft import Draft
+from blanklm.errors import ConstraintError
+from blanklm.policy import SIDES
+from blanklm.special import BLANK, UNK
+from blanklm.tokenizer import Tokenizer
+
+PUNCTUATION = string.punctuation + "…“”‘’«»—–"
+LEFT = np.array([left for left, _ in SIDES])
+RIGHT = np.array([right for _, right in SIDES])
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What one blank may hold, as the user says it. ``require`` may name phrases: "ice cream"."""
+
+    min: int | None = None
+    max: int | None = None
+    ban: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("ban", "require", "only"):
+            words = getattr(self, name)
+            if isinstance(words, str):
+                raise ConstraintError(f"{name} takes a list of words, not the text {words!r}")
+            words = tuple(words)
+            if not all(isinstance(word, str) and word.strip() for word in words):
+                raise ConstraintError(f"{name} holds an empty word")
+            object.__setattr__(self, name, tuple(" ".join(word.split()) for word in words))
+        for name in ("min", "max"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ConstraintError(f"{name} length must be a whole number from 1, not {value!r}")
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> Constraint:
+        unknown = set(value) - {"min", "max", "ban", "require", "only"}
+        if unknown:
+            raise ConstraintError(f"there is no constraint {sorted(unknown)[0]!r}: use min, max, ban, require, only")
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A required word or phrase as tokens; where BPE is used, also as it is spelt with no space before it."""
+
+    tokens: tuple[int, ...]
+    units: int
+    unspaced: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The constraint of one blank, in tokens."""
+
+    min: int
+    max: float  # math.inf where there is no maximum
+    lead_starts_word: bool | None  # BPE: must the first token carry the space before it? None: no such thing
+    required: tuple[Phrase, ...] = ()
+    writable: np.ndarray | None = field(default=None, compare=False)  # [V] tokens allowed here; None: all
+    banned: frozenset[str] = frozenset()  # whole words that BPE tokens may not spell
+    only: frozenset[str] = frozenset()  # the whole words that they must spell
+    only_prefixes: frozenset[tuple[int, ...]] = frozenset()  # token sequences that begin one of them
+
+    @property
+    def checks_words(self) -> bool:
+        return bool(self.banned or self.only or (self.required and self.lead_starts_word is not None))
+
+    @property
+    def counts(self) -> bool:
+        return self.min > 1 or self.max < math.inf or bool(self.required)
+
+
+# --- From what the user says to tokens ---------------------------------------------------------------------------
+
+
+def compile_rules(
+    template: Template, constraints: Sequence[Constraint], spaces: Sequence[bool], tokenizer: Tokenizer
+) -> tuple[Rule, ...]:
+    """One rule a blank; contradictions and words that the model cannot write raise ConstraintError."""
+    rules = []
+    for number, (blank, constraint, space) in enumerate(zip(template.blanks, constraints, spaces, strict=True), 1):
+        try:
+            rules.append(_compile(blank, constraint, space, tokenizer))
+        except ConstraintError as error:
+            raise ConstraintError(f"blank {number}: {error}") from None
+    return tuple(rules)
+
+
+def _compile(blank: Blank, constraint: Constraint, space: bool, tokenizer: Tokenizer) -> Rule:
+    least = max(blank.min, constraint.min or 1)
+    most = min(blank.max or math.inf, constraint.max or math.inf)
+    if least > most:
+        raise ConstraintError(f"the minimum length {least} is greater than the maximum {most}")
+    bpe = tokenizer.kind == "bpe"
+    required = tuple(_phrase(words, tokenizer) for words in constraint.require)
+    units = sum(phrase.units for phrase in required)
+    if units > most:
+        raise ConstraintError(f"the required words take {units}, and the maximum length is {most}")
+    clash = {_bare(w) for phrase in constraint.require for w in phrase.split()} & {_bare(w) for w in constraint.ban}
+    if clash:
+        raise ConstraintError(f"{sorted(clash)[0]!r} is both required and banned")
+    if constraint.only:
+        allowed = {_bare(word) for word in constraint.only} - {_bare(word) for word in constraint.ban}
+        if not allowed:
+            raise ConstraintError("all the only-these words are banned")
+        missing = [w for phrase in constraint.require for w in phrase.split() if _bare(w) not in allowed]
+        if missing and tokenizer.kind != "character":
+            raise ConstraintError(f"{missing[0]!r} is required but is not one of the only-these words")
+    writable, banned, only, prefixes = None, frozenset(), frozenset(), frozenset()
+    if bpe:
+        banned = frozenset(_bare(word) for word in constraint.ban)
+        if constraint.only:
+            words = [word for word in constraint.only if _bare(word) not in banned]
+            only = frozenset(_bare(word) for word in words)
+            spellings = [tuple(tokenizer.encode(mark + word)) for word in words for mark in (" ", "")]
+            prefixes = frozenset(s[:end] for s in spellings for end in range(1, len(s) + 1))
+            writable = np.zeros(len(tokenizer), dtype=bool)
+            writable[[token for spelling in spellings for token in spelling]] = True
+    elif constraint.only or constraint.ban:
+        writable = np.ones(len(tokenizer), dtype=bool)
+        if constraint.only:
+            writable[:] = False
+            writable[[_one_token(word, tokenizer) for word in constraint.only]] = True
+        for word in constraint.ban:
+            ids = tokenizer.encode(word)
+            if len(ids) != 1:
+                unit = "character" if tokenizer.kind == "character" else "word"
+                raise ConstraintError(f"{word!r} is not one {unit}: this model can ban only single {unit}s")
+            writable[ids] = False  # banning an unknown word is no error: it cannot be written anyway
+        if not (writable & ~tokenizer.never_written).any():
+            raise ConstraintError("nothing is left that may be written")
+    return Rule(least, most, space if bpe else None, required, writable, banned, only, prefixes)
+
+
+def _phrase(words: str, tokenizer: Tokenizer) -> Phrase:
+    if tokenizer.kind == "bpe":
+        return Phrase(tuple(tokenizer.encode(" " + words)), len(words.split()), tuple(tokenizer.encode(words)))
+    tokens = tuple(tokenizer.encode(words))
+    if UNK in tokens:
+        raise ConstraintError(f"{words!r} is not in the model's vocabulary, so it cannot be required")
+    return Phrase(tokens, len(tokens))
+
+
+def _one_token(word: str, tokenizer: Tokenizer) -> int:
+    ids = tokenizer.encode(word)
+    if len(ids) != 1 or ids == [UNK]:
+        raise ConstraintError(f"{word!r} is not in the model's vocabulary, so it cannot be one of the only-these words")
+    return ids[0]
+
+
+def _bare(word: str) -> str:
+    """A word as it is compared: without punctuation around it, in lower case; pure punctuation as it is."""
+    return (word.strip(PUNCTUATION) or word).casefold()
+
+
+# --- What may be done on a draft ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A blank of a draft that may be acted on now, and how."""
+
+    blank: int  # its number among the draft's blanks
+    words: tuple[int, ...] | None  # the only tokens to choose from; None: whatever the rule lets be written
+    sides: np.ndarray  # [2, 4] bool: which sides are open to tokens that do not / do start a word
+
+
+@dataclass(frozen=True)
+class Account:
+    """How a span stands: what is written, what is open and what it still must take."""
+
+    units: int  # words (or characters) written
+    open_blanks: int
+    first_is_open: bool  # BPE: the first token, which counts as a word, is not written yet
+    every_token_counts: bool  # word and character models
+    phrases: int  # required phrases that are missing or being written
+    phrase_tokens: int  # tokens of theirs that remain
+    phrase_units: int
+
+    def after(self, starts_word: int, side: int, leads: bool, phrase_rest: int | None) -> Account:
+        """The account after an action; if it writes part of a required phrase, ``phrase_rest`` tokens of it remain."""
+        left, right = SIDES[side]
+        is_first = leads and not left
+        unit, of_phrase = bool(starts_word or is_first), phrase_rest is not None
+        return replace(
+            self,
+            units=self.units + unit,
+            open_blanks=self.open_blanks - 1 + left + right,
+            first_is_open=self.first_is_open and not is_first,
+            phrases=self.phrases - (phrase_rest == 0),
+            phrase_tokens=self.phrase_tokens - of_phrase,
+            phrase_units=self.phrase_units - (of_phrase and unit),
+        )
+
+    def growth(self, rule: Rule) -> int:
+        """By how many tokens the canvas must still grow for the span to be allowed to end."""
+        tokens = max(rule.min - self.units, self.phrase_tokens + max(0, self.open_blanks - self.phrases))
+        return max(0, tokens - self.open_blanks)
+
+    def keepable(self, rule: Rule, room: int) -> bool:
+        """Can the span still end between its minimum and maximum, with all its required words, in this room?"""
+        if self.every_token_counts:  # so every open blank takes a unit at least
+            further = self.phrase_units + max(0, self.open_blanks - self.phrases)
+        else:
+            further = max(self.phrase_units, int(self.first_is_open))
+        ended = self.open_blanks == 0
+        enough = self.units >= rule.min and self.phrases == 0
+        return self.units + further <= rule.max and self.growth(rule) <= room and (enough or not ended)
+
+
+class Constraints:
+    """The rules of one text, applied to its drafts."""
+
+    def __init__(self, rules: Sequence[Rule], max_length: int, tokenizer: Tokenizer) -> None:
+        self.rules, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
+
+    @cached_property
+    def start_of_required(self) -> tuple[tuple[int, ...], ...]:
+        """The phrases still missing at the beginning, by blank."""
+        return tuple(tuple(range(len(rule.required))) for rule in self.rules)
+
+    def slots(self, draft: Draft) -> list[Slot]:
+        """The blanks that may be acted on; all of them, unless a required word is missing or being written."""
+        if draft.pending:
+            position, tail = draft.pending
+            sides = self._sides(draft, position) & ~LEFT  # the word goes on right after its last token
+            if len(tail) > 1:
+                sides = sides & RIGHT
+            return [Slot(draft.blanks.index(position), tail[:1], sides)]
+        slots = []
+        anything_missing = any(draft.missing)
+        for number, position in enumerate(draft.blanks):
+            origin = draft.origins[position]
+            if anything_missing and not draft.missing[origin]:
+                continue
+            words = self._heads(draft, origin) if anything_missing else None
+            slots.append(Slot(number, words, self._sides(draft, position)))
+        return slots
+
+    def _heads(self, draft: Draft, origin: int) -> tuple[int, ...]:
+        """The first tokens of the phrases that are missing in a blank."""
+        rule = self.rules[origin]
+        phrases = [rule.required[i] for i in draft.missing[origin]]
+        heads = [phrase.tokens[0] for phrase in phrases]
+        if rule.lead_starts_word is False:
+            heads += [phrase.unspaced[0] for phrase in phrases]
+        return tuple(dict.fromkeys(heads))
+
+    def _sides(self, draft: Draft, position: int) -> np.ndarray:
+        """[2, 4]: for tokens that do not / do start a word, the sides that keep every promise keepable."""
+        origin = draft.origins[position]
+        rule = self.rules[origin]
+        room = self._room_beside(draft, origin)
+        sides = np.broadcast_to(LEFT.astype(int) + RIGHT <= room, (2, 4)).copy()
+        leads = self._leads(draft, position)
+        if leads:  # the first token of the span carries the user's space, or does not, as the user wrote it
+            sides[0 if rule.lead_starts_word else 1] &= LEFT
+        begins_required = bool(draft.missing[origin]) and not draft.pending
+        if rule.lead_starts_word is not None and (rule.banned or rule.only or begins_required):
+            # Words grow from left to right, so that a word's beginning is always known.
+            sides[0] &= ~LEFT
+            if begins_required and not leads:
+                sides[0] = False  # a required word never continues another one
+        if rule.counts and not begins_required:  # which phrase begins, and so what it takes, ``accepts`` knows
+            account = self._account(draft, origin)
+            phrase_rest = len(draft.pending[1]) - 1 if draft.pending else None
+            for starts_word, side in zip(*np.nonzero(sides), strict=True):
+                after = account.after(starts_word, side, leads, phrase_rest)
+                sides[starts_word, side] = after.keepable(rule, room - sum(SIDES[side]))
+        return sides
+
+    def _leads(self, draft: Draft, position: int) -> bool:
+        """Whether a BPE blank is the leftmost of its span, where the first token will stand."""
+        first = position == 0 or draft.origins[position - 1] != draft.origins[position]
+        return first and self.rules[draft.origins[position]].lead_starts_word is not None
+
+    def _account(self, draft: Draft, origin: int) -> Account:
+        rule = self.rules[origin]
+        span = [item for item, o in zip(draft.items, draft.origins, strict=True) if o == origin]
+        tokens = [item for item in span if item != BLANK]
+        phrases = [rule.required[i].tokens for i in draft.missing[origin]]
+        if draft.pending and draft.origins[draft.pending[0]] == origin:
+            phrases.append(draft.pending[1])
+        bpe = rule.lead_starts_word is not None
+        units = self._units(tokens) if bpe else len(tokens)
+        if bpe and span[0] != BLANK and not self.tokenizer.starts_word[span[0]]:
+            units += 1
+        return Account(
+            units=units,
+            open_blanks=len(span) - len(tokens),
+            first_is_open=bpe and span[0] == BLANK,
+            every_token_counts=not bpe,
+            phrases=len(phrases),
+            phrase_tokens=sum(map(len, phrases)),
+            phrase_units=sum(self._units(phrase) if bpe else len(phrase) for phrase in phrases),
+        )
+
+    def _units(self, tokens: Sequence[int]) -> int:
+        return sum(bool(self.tokenizer.starts_word[token]) for token in tokens)
+
+    def _room_beside(self, draft: Draft, origin: int) -> int:
+        """By how much the canvas may grow, with room kept for what other blanks still must take."""
+        others = (o for o, rule in enumerate(self.rules) if rule.counts and o != origin)
+        return self.max_length - len(draft.items) - sum(self._account(draft, o).growth(self.rules[o]) for o in others)
+
+    def check_room(self, draft: Draft) -> None:
+        """Refuse a canvas whose minimum lengths and required words cannot fit into the model's longest text."""
+        room = self._room_beside(draft, origin=-1)
+        if room < 0:
+            raise ConstraintError(
+                f"the text and what its blanks must hold take {self.max_length - room} tokens, and the model takes "
+                f"{self.max_length}: shorten the text or lower the minimum lengths"
+            )
+
+    # --- Required words: what an action writes of them ---------------------------------------------------------
+
+    def advance(self, draft: Draft, slot: Slot, token: int, side: int, log_prob: float) -> Draft:
+        """The next draft, with its account of required words."""
+        position = draft.blanks[slot.blank]
+        left, right = SIDES[side]
+        missing, tail = draft.missing, ()
+        if draft.pending:
+            tail = draft.pending[1][1:]
+        elif slot.words is not None:
+            origin = draft.origins[position]
+            index, tail = self._begun(draft, origin, token)
+            still = tuple(i for i in draft.missing[origin] if i != index)
+            missing = (*draft.missing[:origin], still, *draft.missing[origin + 1 :])
+        next_draft = draft.write(slot.blank, token, left, right, log_prob)
+        pending = (position + int(left) + 1, tail) if tail else None
+        return next_draft.requiring(missing, pending)
+
+    def _begun(self, draft: Draft, origin: int, token: int) -> tuple[int, tuple[int, ...]]:
+        """Which missing phrase a token begins, and the tokens that follow."""
+        rule = self.rules[origin]
+        for index in draft.missing[origin]:
+            for spelling in (rule.required[index].tokens, rule.required[index].unspaced):
+                if spelling and spelling[0] == token:
+                    return index, spelling[1:]
+        raise AssertionError("the search wrote a token that begins no required word")
+
+    # --- Whole words spelt by BPE tokens -----------------------------------------------------------------------
+
+    def accepts(self, draft: Draft, slot: Slot, token: int, side: int) -> bool:
+        """What ``sides`` cannot tell by the kind of token: the required phrase that begins, the words that are spelt."""
+        position = draft.blanks[slot.blank]
+        origin, (left, right) = draft.origins[position], SIDES[side]
+        rule = self.rules[origin]
+        tail: tuple[int, ...] | None = None  # the rest of the required phrase that this action is part of
+        if draft.pending:
+            tail = draft.pending[1][1:]
+        elif slot.words is not None:
+            tail = self._begun(draft, origin, token)[1]
+        if tail is None and not rule.checks_words:
+            return True
+        starts_word = bool(self.tokenizer.starts_word[token])
+        phrase_rest = None if tail is None else len(tail)
+        after = self._account(draft, origin).after(starts_word, side, self._leads(draft, position), phrase_rest)
+        if tail is not None:
+            room = self._room_beside(draft, origin) - left - right
+            if (tail and not right) or not after.keepable(rule, room):
+                return False
+        if not rule.checks_words:
+            return True
+        if tail is None and not left and not starts_word and self._ends_required(draft.items[:position], rule):
+            return False  # it would go on a required word
+        items = draft.items[:position] + (BLANK,) * left + (token,) + (BLANK,) * right + draft.items[position + 1 :]
+        origins = draft.origins[:position] + (origin,) * (left + 1 + right) + draft.origins[position + 1 :]
+        at = position + left
+        if not self._words_allowed(items, origins, at, rule):
+            return False
+        if rule.max == math.inf:
+            return True
+        # A blank after a word that cannot go on takes a new word: count those against the maximum.
+        wanting = sum(
+            not (tail and i == at + 1) and not self._can_go_on(items, origins, i, rule)
+            for i, item in enumerate(items)
+            if item == BLANK and origins[i] == origin
+        )
+        further = after.phrase_units + max(0, wanting - (after.phrases - bool(tail)))
+        return after.units + further <= rule.max
+
+    def _words_allowed(self, items: tuple[int, ...], origins: tuple[int, ...], at: int, rule: Rule) -> bool:
+        """No banned word is complete, and with only-these words every word is one of them or begins one."""
+        if not rule.banned and not rule.only:
+            return True
+        for start, end in self._words_around(items, at):
+            if origins[at] not in origins[start:end]:
+                continue  # a word of the user's own, or of another blank
+            if start > 0 and items[start - 1] == BLANK and not self.tokenizer.starts_word[items[start]]:
+                continue  # its beginning is not known yet
+            if end == len(items) or items[end] != BLANK:
+                spelt = self.tokenizer.decode(items[start:end]).strip()
+                forms = {spelt.casefold(), _bare(spelt)}
+                if forms & rule.banned or (rule.only and not forms & rule.only):
+                    return False
+            elif rule.only and start <= at < end and items[start:end] not in rule.only_prefixes:
+                return False
+        return True
+
+    def _can_go_on(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int, rule: Rule) -> bool:
+        """Whether a blank may begin with a token that continues the word before it."""
+        if blank == 0 or origins[blank - 1] != origins[blank] or self._ends_required(items[:blank], rule):
+            return False
+        if not rule.only:
+            return True
+        start, end = self._words_around(items, blank - 1)[0]
+        return any(len(p) > end - start and p[: end - start] == items[start:end] for p in rule.only_prefixes)
+
+    def _ends_required(self, items: tuple[int, ...], rule: Rule) -> bool:
+        """Whether the items end with a whole required phrase."""
+        return any(
+            items[-len(spelling) :] == spelling
+            for phrase in rule.required
+            for spelling in (phrase.tokens, phrase.unspaced)
+        )
+
+    def _words_around(self, items: tuple[int, ...], at: int) -> list[tuple[int, int]]:
+        """[start, end) of the word that holds the token at ``at`` and of its neighbours, as far as they are known."""
+        starts_word = self.tokenizer.starts_word
+
+        def word_start(i: int) -> int:
+            while i > 0 and not starts_word[items[i]] and items[i - 1] != BLANK:
+                i -= 1
+            return i
+
+        def word_end(i: int) -> int:
+            while i < len(items) and items[i] != BLANK and not starts_word[items[i]]:
+                i += 1
+            return i
+
+        start, end = word_start(at), word_end(at + 1)
+        words = [(start, end)]
+        if start > 0 and items[start - 1] != BLANK:
+            words.append((word_start(start - 1), start))
+        if end < len(items) and items[end] != BLANK:
+            words.append((end, word_end(end + 1)))
+        return words

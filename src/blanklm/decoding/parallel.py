@@ -1,0 +1,56 @@
+"""All blanks at once: every open blank takes its best word in one pass, so a text takes a few passes, not n.
+
+The blanks of one pass do not see each other's new words. They act in falling order of confidence, each on the
+draft that the ones before it left, so budgets and constraints hold at every moment; a blank whose best action has
+become impossible waits for the next pass. At least one blank acts in each pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blanklm.decoding.draft import Draft
+from blanklm.decoding.search import RETRY_BEAM, Text, View, beam_search, passes
+from blanklm.policy import SIDES, Policy
+
+
+def fill_in_parallel(policy: Policy, texts: Sequence[Text]) -> list[Draft]:
+    """One finished draft a text."""
+    drafts = [text.begin() for text in texts]
+    stuck: set[int] = set()
+    while waiting := [t for t, draft in enumerate(drafts) if not draft.finished and t not in stuck]:
+        done = 0
+        for group in passes([(texts[t], drafts[t]) for t in waiting]):
+            members = waiting[done : done + len(group)]
+            done += len(group)
+            view = View(policy.score([draft.items for _, draft in group]), group)
+            found = view.top_actions([row for rows in view.rows for row in rows], need=1, with_blank=False)
+            for t, rows in zip(members, view.rows, strict=True):
+                candidates = [found[row][0] for row in rows if found[row]]
+                if len(candidates) < len(rows) or not candidates:
+                    stuck.add(t)
+                    continue
+                drafts[t] = _act(texts[t], drafts[t], candidates)
+    for t in stuck:  # constraints led into a dead end: look further, one text at a time
+        drafts[t] = beam_search(policy, [texts[t]], beam=RETRY_BEAM)[0][0]
+    return drafts
+
+
+def _act(text: Text, draft: Draft, candidates: list) -> Draft:
+    """Apply each blank's action, most confident first, where it is still allowed."""
+    number = {c.slot.blank: c.slot.blank for c in candidates}  # blank of the pass -> its number on the draft now
+    for candidate in sorted(candidates, key=lambda c: -c.log_prob):
+        now = number[candidate.slot.blank]
+        slot = next((slot for slot in text.constraints.slots(draft) if slot.blank == now), None)
+        starts_word = int(text.constraints.tokenizer.starts_word[candidate.token])
+        if (
+            slot is None
+            or not slot.sides[starts_word, candidate.side]
+            or (slot.words is not None and candidate.token not in slot.words)
+            or not text.constraints.accepts(draft, slot, candidate.token, candidate.side)
+        ):
+            continue
+        draft = text.constraints.advance(draft, slot, candidate.token, candidate.side, candidate.log_prob)
+        stay = sum(SIDES[candidate.side])
+        number = {blank: place + (stay - 1) * (place > now) for blank, place in number.items()}
+    return draft

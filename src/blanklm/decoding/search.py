@@ -1,0 +1,362 @@
+"""Greedy filling, beam search and ancestral sampling, batched over texts and drafts.
+
+Which blank comes next (``order``):
+  confident       the blank whose best word is most probable; a deterministic rule, so p(b) plays no part
+  left-to-right   the leftmost blank; likewise
+  model           the paper's joint search over (b, w, l, r), with p(b)
+
+The search is exact about the best actions of a draft without scoring (l, r) for the whole vocabulary: words are
+taken in falling order of p(w), and since p(w, l, r) <= p(w), no word below the best joint found so far can win.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from blanklm.decoding.constraints import Constraints, Slot
+from blanklm.decoding.draft import Draft
+from blanklm.errors import BlankLMError, ConstraintError
+from blanklm.policy import Policy, Scores
+
+ORDERS = ("confident", "left-to-right", "model")
+TOKENS_PER_PASS = 32_768
+WORD_SCORES_PER_PASS = 2**26  # blanks times vocabulary: 256 MB
+RETRY_BEAM = 16  # how hard to look for a fill when constraints lead a narrower search into a dead end
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text to fill: its canvas of ids and its constraints."""
+
+    ids: tuple[int, ...]
+    constraints: Constraints
+
+    def begin(self) -> Draft:
+        return Draft.begin(self.ids, self.constraints.start_of_required)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An action on a draft, with its log-probability."""
+
+    slot: Slot
+    token: int
+    side: int
+    log_prob: float
+
+
+# --- Beam search ------------------------------------------------------------------------------------------------
+
+
+def beam_search(
+    policy: Policy,
+    texts: Sequence[Text],
+    beam: int = 1,
+    n: int = 1,
+    order: str = "confident",
+    length_penalty: float = 0.0,
+) -> list[list[Draft]]:
+    """The ``n`` most probable finished drafts of each text that the search finds, best first.
+
+    A beam of 1 is greedy search. All drafts of a text have the same number of steps, so those that reach the same
+    canvas by different orders are merged and their probabilities added. Finished drafts are ranked by
+    log p / steps^length_penalty.
+    """
+    if order not in ORDERS:
+        raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)} or parallel")
+    if beam < 1 or n < 1:
+        raise BlankLMError(f"the {'beam' if beam < 1 else 'number of fills'} must be at least 1")
+    beam = max(beam, n)
+    searches = [_Beam(text, beam, n, length_penalty) for text in texts]
+    while waiting := [search for search in searches if search.active]:
+        drafts = [(search.text, draft) for search in waiting for draft in search.active]
+        expansions = iter(best_candidates(policy, drafts, beam, order))
+        for search in waiting:
+            search.advance([(draft, next(expansions)) for draft in search.active])
+    stuck = [search for search in searches if not search.finished]
+    if stuck and beam < RETRY_BEAM:
+        retried = iter(beam_search(policy, [search.text for search in stuck], RETRY_BEAM, n, order, length_penalty))
+        return [search.best() if search.finished else next(retried) for search in searches]
+    if stuck:
+        raise ConstraintError("no fill was found that meets the constraints: relax them, or search with a wider beam")
+    return [search.best() for search in searches]
+
+
+class _Beam:
+    """The search of one text."""
+
+    def __init__(self, text: Text, beam: int, n: int, length_penalty: float) -> None:
+        self.text, self.beam, self.n, self.length_penalty = text, beam, n, length_penalty
+        first = text.begin()
+        self.finished: list[Draft] = [first] if first.finished else []
+        self.active: list[Draft] = [] if first.finished else [first]
+
+    def advance(self, expansions: list[tuple[Draft, list[Candidate]]]) -> None:
+        merged: dict[tuple, Draft] = {}
+        for draft, candidates in expansions:
+            for c in candidates:
+                reached = self.text.constraints.advance(draft, c.slot, c.token, c.side, c.log_prob)
+                known = merged.get(reached.key)
+                if known is not None:
+                    reached = known.merged(reached, float(np.logaddexp(known.log_prob, reached.log_prob)))
+                merged[reached.key] = reached
+        kept = sorted(merged.values(), key=lambda draft: -draft.log_prob)[: self.beam]
+        self.finished += [draft for draft in kept if draft.finished]
+        self.active = [draft for draft in kept if not draft.finished]
+        if self._decided():
+            self.active = []
+
+    def _decided(self) -> bool:
+        """No draft can still enter the n best: together, all that are active have less probability than the n-th."""
+        if self.length_penalty or len(self.finished) < self.n or not self.active:
+            return False
+        nth = sorted((draft.log_prob for draft in self.finished), reverse=True)[self.n - 1]
+        return nth >= float(np.logaddexp.reduce([draft.log_prob for draft in self.active]))
+
+    def best(self) -> list[Draft]:
+        return sorted(self.finished, key=self._rank)[: self.n]
+
+    def _rank(self, draft: Draft) -> float:
+        return -draft.log_prob / max(1, draft.steps) ** self.length_penalty
+
+
+# --- The best actions of drafts ---------------------------------------------------------------------------------
+
+
+def best_candidates(
+    policy: Policy, drafts: Sequence[tuple[Text, Draft]], need: int, order: str
+) -> Iterator[list[Candidate]]:
+    """For each draft, its ``need`` most probable actions (fewer where there are no more), best first."""
+    for group in passes(drafts):
+        view = View(policy.score([draft.items for _, draft in group]), group)
+        chosen = view.choose(order)
+        found = view.top_actions([row for rows in chosen for row in rows], need, with_blank=order == "model")
+        for rows in chosen:
+            candidates = [candidate for row in rows for candidate in found[row]]
+            yield sorted(candidates, key=lambda c: -c.log_prob)[:need]
+
+
+def passes(drafts: Sequence[tuple[Text, Draft]]) -> Iterator[Sequence[tuple[Text, Draft]]]:
+    """Cut drafts into groups that fit one pass of the policy; results must come in order, so the order stays."""
+    start, longest, blanks = 0, 0, 0
+    vocabulary = len(drafts[0][0].constraints.tokenizer) if drafts else 1
+    for end, (_, draft) in enumerate(drafts):
+        more = len(draft.blanks)
+        wider = max(longest, len(draft.items))
+        too_much = (end + 1 - start) * wider > TOKENS_PER_PASS or (blanks + more) * vocabulary > WORD_SCORES_PER_PASS
+        if end > start and too_much:
+            yield drafts[start:end]
+            start, wider, blanks = end, len(draft.items), 0
+        longest, blanks = wider, blanks + more
+    if start < len(drafts):
+        yield drafts[start:]
+
+
+class View:
+    """The scores of a group of drafts in one pass, with what their constraints forbid taken out."""
+
+    def __init__(self, scores: Scores, group: Sequence[tuple[Text, Draft]]) -> None:
+        self.scores, self.group = scores, group
+        tokenizer = group[0][0].constraints.tokenizer
+        device = scores.log_p_word.device
+        self.starts_word = torch.from_numpy(tokenizer.starts_word).to(device)  # [V]
+        self.log_p_word = scores.log_p_word.clone()  # [K, V]
+        self.log_p_word[:, torch.from_numpy(tokenizer.never_written).to(device)] = -math.inf
+        self.slots: dict[int, Slot] = {}  # by row of the scores
+        self.owner: dict[int, int] = {}  # row -> index in the group
+        self.rows: list[list[int]] = []  # for each draft, its rows
+        first = 0
+        for index, (text, draft) in enumerate(group):
+            rows = []
+            for slot in text.constraints.slots(draft):
+                row = first + slot.blank
+                self.slots[row], self.owner[row] = slot, index
+                rows.append(row)
+                self._forbid(row, slot, text.constraints.rules[draft.origins[draft.blanks[slot.blank]]].writable)
+            self.rows.append(rows)
+            first += len(draft.blanks)
+
+    def _forbid(self, row: int, slot: Slot, writable: np.ndarray | None) -> None:
+        log_p = self.log_p_word[row]
+        if slot.words is not None:
+            allowed = torch.zeros_like(log_p, dtype=torch.bool)
+            allowed[list(slot.words)] = True
+            log_p[~allowed] = -math.inf
+        elif writable is not None:
+            log_p[~torch.from_numpy(writable).to(log_p.device)] = -math.inf
+        for starts_word in (False, True):
+            if not slot.sides[int(starts_word)].any():
+                log_p[self.starts_word == starts_word] = -math.inf
+
+    def choose(self, order: str) -> list[list[int]]:
+        """For each draft, the rows of the blanks that its next action may be on."""
+        if order == "model":
+            return self.rows
+        if order == "left-to-right":
+            return [rows[:1] for rows in self.rows]
+        best = self.log_p_word.max(1).values.tolist()  # [K]
+        return [[max(rows, key=lambda row: best[row])] if rows else [] for rows in self.rows]
+
+    def allowed_sides(self, rows: Tensor, words: Tensor) -> Tensor:
+        """[R, k, 4] which sides are open to each word [R, k] of the rows [R]."""
+        tables = np.stack([self.slots[row].sides for row in rows.tolist()])  # [R, 2, 4]
+        kind = self.starts_word[words].long()  # [R, k]
+        return torch.from_numpy(tables).to(words.device)[torch.arange(len(rows), device=words.device)[:, None], kind]
+
+    def top_actions(self, rows: list[int], need: int, with_blank: bool) -> dict[int, list[Candidate]]:
+        """The exact ``need`` best (w, l, r) of each row."""
+        found: dict[int, list[Candidate]] = {}
+        vocabulary = self.log_p_word.shape[1]
+        k = min(vocabulary, max(8, 2 * need))
+        while rows:
+            row = torch.tensor(rows, device=self.log_p_word.device)
+            log_p, words = self.log_p_word[row].topk(k)  # [R, k] each
+            log_sides = self.scores.log_p_sides(row.repeat_interleave(k), words.flatten()).view(len(rows), k, 4)
+            joint = (log_p[:, :, None] + log_sides).masked_fill(~self.allowed_sides(row, words), -math.inf)
+            ranked, place = joint.flatten(1).sort(descending=True, stable=True)  # [R, 4k]
+            unseen = log_p[:, -1].tolist()  # no action on a word further down is more probable than this
+            ranked_list, place_list, word_list = ranked.tolist(), place.tolist(), words.tolist()
+            again = []
+            for r, number in enumerate(rows):
+                candidates = self._accepted(number, ranked_list[r], place_list[r], word_list[r], need)
+                settled = sum(candidate.log_prob >= unseen[r] for candidate in candidates)
+                if k < vocabulary and settled < need and unseen[r] > -math.inf:
+                    again.append(number)
+                    continue
+                blank = float(self.scores.log_p_blank[number]) if with_blank else 0.0
+                found[number] = [replace(c, log_prob=c.log_prob + blank) for c in candidates] if blank else candidates
+            rows, k = again, min(vocabulary, 4 * k)
+        return found
+
+    def _accepted(
+        self, row: int, ranked: list[float], places: list[int], words: list[int], need: int
+    ) -> list[Candidate]:
+        text, draft = self.group[self.owner[row]]
+        slot, candidates = self.slots[row], []
+        for log_prob, place in zip(ranked, places, strict=True):
+            if log_prob == -math.inf or len(candidates) == need:
+                break
+            token, side = words[place // 4], place % 4
+            if text.constraints.accepts(draft, slot, token, side):
+                candidates.append(Candidate(slot, token, side, log_prob))
+        return candidates
+
+
+# --- Sampling ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw. Temperature applies to every choice, top-k and top-p to words."""
+
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all words
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise BlankLMError(f"the temperature must be above 0, not {self.temperature}: to take the best words, use fill")
+        if self.top_k < 0:
+            raise BlankLMError(f"top-k must be 0 (all words) or more, not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise BlankLMError(f"top-p must be above 0 and at most 1, not {self.top_p}")
+
+
+def sample(
+    policy: Policy,
+    texts: Sequence[Text],
+    n: int = 1,
+    order: str = "confident",
+    sampling: Sampling | None = None,
+    first_text: int = 0,
+) -> list[list[Draft]]:
+    """``n`` independent draws for each text, in the order drawn.
+
+    Each draw has a random stream of its own, seeded by (seed, number of the text, number of the draw), so it does
+    not depend on what else is in the batch; ``first_text`` is the number of the first of ``texts``.
+    A draft's probability is that under the model, whatever the temperature.
+    """
+    sampling = sampling or Sampling()
+    if order not in ORDERS:
+        raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")
+    draws = [(text, t, i) for t, text in enumerate(texts) for i in range(n)]
+    streams = [np.random.default_rng([sampling.seed, first_text + t, i]) for _, t, i in draws]
+    drafts = [text.begin() for text, _, _ in draws]
+    while waiting := [d for d, draft in enumerate(drafts) if not draft.finished]:
+        group_start = 0
+        for group in passes([(draws[d][0], drafts[d]) for d in waiting]):
+            members = waiting[group_start : group_start + len(group)]
+            group_start += len(group)
+            view = View(policy.score([draft.items for _, draft in group]), group)
+            rows = _choose_randomly(view, order, sampling, [streams[d] for d in members])
+            for d, row in zip(members, rows, strict=True):
+                candidate = _draw(view, row, sampling, streams[d], with_blank=order == "model")
+                drafts[d] = draws[d][0].constraints.advance(
+                    drafts[d], candidate.slot, candidate.token, candidate.side, candidate.log_prob
+                )
+    return [drafts[t * n : (t + 1) * n] for t in range(len(texts))]
+
+
+def _choose_randomly(
+    view: View, order: str, sampling: Sampling, streams: list[np.random.Generator]
+) -> Iterator[int]:
+    """The row of each draft that is acted on: drawn from p(b) for ``model``, by the rule for the others."""
+    for rows, stream in zip(view.choose(order), streams, strict=True):
+        if not rows:
+            raise ConstraintError("the draw ran into a dead end under the constraints: relax them or change the seed")
+        if order == "model":
+            log_p = view.scores.log_p_blank[rows].double().cpu().numpy()
+            alive = torch.isfinite(view.log_p_word[rows].max(1).values).cpu().numpy()
+            yield rows[_pick(np.where(alive, log_p, -math.inf) / sampling.temperature, stream)]
+        else:
+            yield rows[0]
+
+
+def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator, with_blank: bool) -> Candidate:
+    text, draft = view.group[view.owner[row]]
+    slot = view.slots[row]
+    log_p = view.log_p_word[row].double().cpu().numpy().copy()  # [V]
+    while np.isfinite(log_p).any():
+        word = _pick(_truncate(log_p / sampling.temperature, sampling), stream)
+        log_sides = view.scores.log_p_sides(
+            torch.tensor([row], device=view.log_p_word.device), torch.tensor([word], device=view.log_p_word.device)
+        )[0].double().cpu().numpy()  # [4]
+        kind = int(view.starts_word[word])
+        open_sides = [s for s in range(4) if slot.sides[kind, s] and text.constraints.accepts(draft, slot, word, s)]
+        if open_sides:
+            masked = np.full(4, -math.inf)
+            masked[open_sides] = log_sides[open_sides] / sampling.temperature
+            side = _pick(masked, stream)
+            blank = float(view.scores.log_p_blank[row]) if with_blank else 0.0
+            return Candidate(slot, word, side, float(log_p[word] + log_sides[side]) + blank)
+        log_p[word] = -math.inf
+    raise ConstraintError("the draw ran into a dead end under the constraints: relax them or change the seed")
+
+
+def _truncate(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """Keep the top-k words, then the fewest of them that hold top-p of the probability."""
+    if not sampling.top_k and sampling.top_p == 1.0:
+        return logits
+    ranked = np.argsort(-logits, kind="stable")
+    if sampling.top_k:
+        ranked = ranked[: sampling.top_k]
+    p = np.exp(logits[ranked] - logits[ranked[0]])
+    cumulative = np.cumsum(p / p.sum())
+    ranked = ranked[: int(np.searchsorted(cumulative, sampling.top_p)) + 1]
+    kept = np.full_like(logits, -math.inf)
+    kept[ranked] = logits[ranked]
+    return kept
+
+
+def _pick(logits: np.ndarray, stream: np.random.Generator) -> int:
+    """An index drawn in proportion to exp(logits), by inverting the cumulative distribution."""
+    p = np.exp(logits - logits.max())
+    cumulative = np.cumsum(p)
+    return int(np.searchsorted(cumulative, stream.random() * cumulative[-1], side="right"))
