@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from blanklm.batching import TokenisedTexts, training_epoch, validation_epoch
+from blanklm.batching import TokenisedTexts, pad, training_epoch, validation_epoch
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,12 @@ def test_fractions_are_spread_evenly_over_the_epoch_and_uniform_for_each_text(te
         small = TokenisedTexts([[5], [6, 7], [8]])
         one_text += [d.fractions[list(d.indices).index(1)] for d in training_epoch(small, 3, 0, epoch) if 1 in d.indices]
     assert abs(np.mean(one_text) - 0.5) < 4 * 12**-0.5 / 20 and np.std(one_text) == pytest.approx(12**-0.5, abs=0.03)
+
+
+def test_padding_many_texts_at_once_equals_padding_them_one_by_one(texts):
+    for draw in training_epoch(texts, 512, 0, 0)[:20]:
+        fast, slow = texts.padded(draw.indices), pad([texts[i] for i in draw.indices])
+        assert all(torch.equal(a, b) for a, b in zip(fast, slow, strict=True))
 
 
 def test_processes_share_a_batch_without_overlap_or_loss(texts):

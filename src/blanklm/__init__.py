@@ -1,1 +1,49 @@
+"""blanklm: fill blanks of any length in text, with Blank Language Models.
+
+>>> from blanklm import BlankLM
+>>> BlankLM.from_pretrained().fill("They also have ___ which ___ .").text
+"""
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = [
+    "Action",
+    "Blank",
+    "BlankLM",
+    "BlankLMError",
+    "Canvas",
+    "Constraint",
+    "Fill",
+    "Score",
+    "Template",
+    "Trajectory",
+]
+
+_HOME = {
+    "Action": "blanklm.canvas",
+    "Blank": "blanklm.canvas",
+    "BlankLM": "blanklm.api",
+    "BlankLMError": "blanklm.errors",
+    "Canvas": "blanklm.canvas",
+    "Constraint": "blanklm.decoding.constraints",
+    "Fill": "blanklm.canvas",
+    "Score": "blanklm.api",
+    "Template": "blanklm.canvas",
+    "Trajectory": "blanklm.canvas",
+}
+
+if TYPE_CHECKING:
+    from blanklm.api import BlankLM, Score
+    from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+    from blanklm.decoding.constraints import Constraint
+    from blanklm.errors import BlankLMError
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use, so that ``import blanklm`` does not wait for torch."""
+    if name in _HOME:
+        import importlib
+
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'blanklm' has no attribute {name!r}")

@@ -60,6 +60,14 @@ class TokenisedTexts:
     def __getitem__(self, index: int) -> np.ndarray:
         return self.flat[self.starts[index] : self.starts[index + 1]]
 
+    def padded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """``pad`` of these texts, without a loop: tokens [B, L] and lengths [B]."""
+        lengths = self.lengths[indices]
+        column = np.arange(lengths.max(initial=1))
+        place = np.minimum(self.starts[indices][:, None] + column, len(self.flat) - 1)  # [B, L]
+        tokens = np.where(column < lengths[:, None], self.flat[place], PAD)
+        return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths)
+
     @property
     def tokens(self) -> int:
         return int(self.lengths.sum())
@@ -79,7 +87,7 @@ class Draw:
         return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
 
     def collate(self, texts: TokenisedTexts) -> Batch:
-        tokens, lengths = pad([texts[index] for index in self.indices])
+        tokens, lengths = texts.padded(self.indices)
         return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds))
 
 
@@ -121,8 +129,10 @@ def validation_epoch(texts: TokenisedTexts, tokens_per_batch: int) -> list[Draw]
 def split_by_budget(lengths: np.ndarray, tokens_per_batch: int) -> list[slice]:
     """Cut sorted lengths into runs whose padded size is within the budget; a longer text is a run of its own."""
     runs, start = [], 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (end + 1 - start) * lengths[end] > tokens_per_batch:
-            runs.append(slice(start, end))
-            start = end
+    while start < len(lengths):
+        most = max(1, tokens_per_batch // int(lengths[start]))
+        padded = np.arange(1, most + 1)[: len(lengths) - start] * lengths[start : start + most]  # of the first 1, 2, ...
+        end = start + max(1, int(np.searchsorted(padded, tokens_per_batch, side="right")))
+        runs.append(slice(start, end))
+        start = end
     return runs

@@ -120,6 +120,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
+        temporary.chmod(0o644)  # the weights come out readable by their owner alone
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)

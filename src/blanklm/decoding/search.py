@@ -275,30 +275,31 @@ def sample(
     n: int = 1,
     order: str = "confident",
     sampling: Sampling | None = None,
-    first_text: int = 0,
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Draft]]:
     """``n`` independent draws for each text, in the order drawn.
 
     Each draw has a random stream of its own, seeded by (seed, number of the text, number of the draw), so it does
-    not depend on what else is in the batch; ``first_text`` is the number of the first of ``texts``.
+    not depend on what else is in the batch. ``numbers`` are those of the texts, 0, 1, ... by default.
     A draft's probability is that under the model, whatever the temperature.
     """
     sampling = sampling or Sampling()
     if order not in ORDERS:
         raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")
-    draws = [(text, t, i) for t, text in enumerate(texts) for i in range(n)]
-    streams = [np.random.default_rng([sampling.seed, first_text + t, i]) for _, t, i in draws]
-    drafts = [text.begin() for text, _, _ in draws]
+    numbers = range(len(texts)) if numbers is None else numbers
+    draws = [text for text in texts for _ in range(n)]
+    streams = [np.random.default_rng([sampling.seed, number, i]) for number in numbers for i in range(n)]
+    drafts = [text.begin() for text in draws]
     while waiting := [d for d, draft in enumerate(drafts) if not draft.finished]:
         group_start = 0
-        for group in passes([(draws[d][0], drafts[d]) for d in waiting]):
+        for group in passes([(draws[d], drafts[d]) for d in waiting]):
             members = waiting[group_start : group_start + len(group)]
             group_start += len(group)
             view = View(policy.score([draft.items for _, draft in group]), group)
             rows = _choose_randomly(view, order, sampling, [streams[d] for d in members])
             for d, row in zip(members, rows, strict=True):
                 candidate = _draw(view, row, sampling, streams[d], with_blank=order == "model")
-                drafts[d] = draws[d][0].constraints.advance(
+                drafts[d] = draws[d].constraints.advance(
                     drafts[d], candidate.slot, candidate.token, candidate.side, candidate.log_prob
                 )
     return [drafts[t * n : (t + 1) * n] for t in range(len(texts))]

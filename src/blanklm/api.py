@@ -1,0 +1,284 @@
+"""BlankLM: a model and its tokenizer as one object that takes text and gives text.
+
+A string in gives one result, a list in gives a list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import nn
+
+from blanklm import checkpoint, likelihood, pretrained
+from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+from blanklm.decoding.constraints import Constraint, Constraints, compile_rules
+from blanklm.decoding.draft import Draft
+from blanklm.decoding.parallel import fill_in_parallel
+from blanklm.decoding.search import Sampling, Text, beam_search, sample
+from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
+from blanklm.special import BLANK
+from blanklm.tokenizer import Tokenizer
+
+TEXTS_AT_ONCE = 64  # texts searched together; more would only hold memory
+SCORE_METHODS = ("exact", "monte-carlo", "bound")
+
+ConstraintLike = Constraint | Mapping[str, Any]
+Progress = Callable[[int], None]  # called with the number of texts just done
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text that has been parsed, checked and turned into tokens: ready to fill."""
+
+    template: Template
+    spaces: tuple[bool, ...]
+    text: Text
+    unknown: tuple[str, ...]  # given words that the vocabulary does not hold
+
+
+@dataclass(frozen=True)
+class Score:
+    """log p(text) and how it was found; ``perplexity`` is per token, with the text's tokens counted."""
+
+    text: str
+    log_prob: float
+    tokens: int
+    method: str
+    standard_error: float | None = None
+
+    @property
+    def perplexity(self) -> float:
+        return float(np.exp(-self.log_prob / max(1, self.tokens)))
+
+    def to_json(self) -> dict[str, Any]:
+        record = {"input": self.text, "log_prob": self.log_prob, "tokens": self.tokens, "perplexity": self.perplexity}
+        record["method"] = self.method
+        if self.standard_error is not None:
+            record["standard_error"] = self.standard_error
+        return record
+
+
+class BlankLM:
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
+        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM:
+        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id."""
+        loaded = checkpoint.load(pretrained.locate(name_or_path))
+        try:
+            model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError as error:
+            raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
+        return cls(model, loaded.tokenizer, loaded.about)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        checkpoint.save(Path(folder), self.model, self.tokenizer, self.about)
+
+    def push_to_hub(self, repository: str, **options: Any) -> str:
+        """Upload the model to the Hugging Face Hub; returns its address. ``options`` go to ``create_repo``."""
+        import tempfile
+
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        try:
+            api.create_repo(repository, exist_ok=True, **options)
+            with tempfile.TemporaryDirectory() as folder:
+                self.save_pretrained(folder)
+                return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload a blanklm model"))
+        except Exception as error:  # network, login and permission errors share no narrower base
+            raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
+
+    # --- Filling ------------------------------------------------------------------------------------------------
+
+    def prepare(
+        self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None
+    ) -> Request:
+        """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
+        template = text if isinstance(text, Template) else Template.parse(text)
+        if not any(piece.strip() for piece in template.pieces) and not template.blanks:
+            raise BlankLMError("the text is empty: write a text with ___ where words are missing")
+        if not template.blanks:
+            raise BlankLMError("there is no blank in the text: write ___ where words are missing")
+        ids, spaces = self.tokenizer.encode_template(template)
+        longest = self.model.config.max_length
+        if len(ids) > longest:
+            raise BlankLMError(
+                f"the text takes {len(ids):,} tokens with its {len(template.blanks):,} blanks, and this model takes at "
+                f"most {longest:,}: shorten it or split it"
+            )
+        per_blank = _per_blank(constraints, len(template.blanks))
+        rules = compile_rules(template, per_blank, spaces, self.tokenizer)
+        prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer))
+        prepared.constraints.check_room(prepared.begin())
+        unknown = [word for piece in template.pieces for word in self.tokenizer.unknown_words(piece)]
+        return Request(template, tuple(spaces), prepared, tuple(dict.fromkeys(unknown)))
+
+    @overload
+    def fill(self, texts: str | Request, **options: Any) -> Fill: ...
+    @overload
+    def fill(self, texts: Sequence[str | Request], **options: Any) -> list[Fill]: ...
+
+    def fill(
+        self,
+        texts,
+        n: int = 1,
+        beam: int = 1,
+        order: str = "confident",
+        length_penalty: float = 0.0,
+        constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
+        progress: Progress | None = None,
+    ):
+        """The best fill of each canvas text, with ``n - 1`` alternatives.
+
+        ``order``: which blank next: "confident" (default), "model", "left-to-right", or "parallel" (all at once).
+        ``constraints``: one for every blank, or a list with one per blank.
+        """
+
+        def search(group: list[Request], numbers: list[int]) -> list[list[Draft]]:
+            if order == "parallel":
+                if n > 1 or beam > 1:
+                    raise BlankLMError("order 'parallel' gives one fill: leave out the beam and the number of fills")
+                return [[draft] for draft in fill_in_parallel(self.model, [request.text for request in group])]
+            return beam_search(self.model, [request.text for request in group], beam, n, order, length_penalty)
+
+        fills = [_with_alternatives(ranked) for ranked in self._search(texts, constraints, search, progress)]
+        return fills[0] if isinstance(texts, str | Request) else fills
+
+    def sample(
+        self,
+        texts: str | Request | Sequence[str | Request] = "___",
+        n: int = 1,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        order: str = "model",
+        constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Fill] | list[list[Fill]]:
+        """``n`` random fills of each canvas text; of nothing but a blank by default. A list of n fills a text."""
+        if n < 1:
+            raise BlankLMError("the number of samples must be at least 1")
+        sampling = Sampling(temperature, top_k, top_p, seed)
+
+        def search(group: list[Request], numbers: list[int]) -> list[list[Draft]]:
+            return sample(self.model, [request.text for request in group], n, order, sampling, numbers)
+
+        drawn = self._search(texts, constraints, search, progress)
+        return drawn[0] if isinstance(texts, str | Request) else drawn
+
+    def _search(self, texts, constraints, search, progress: Progress | None) -> list[list[Fill]]:
+        """Run ``search`` over the texts, a group at a time, and turn its drafts into fills."""
+        single = isinstance(texts, str | Request)
+        requests = [
+            text if isinstance(text, Request) else self.prepare(text, constraints)
+            for text in ([texts] if single else texts)
+        ]
+        # Texts of like length are searched together, so that little of a pass is padding; results keep their places.
+        by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].text.ids))
+        results: list[list[Fill]] = [[] for _ in requests]
+        for start in range(0, len(requests), TEXTS_AT_ONCE):
+            members = by_length[start : start + TEXTS_AT_ONCE]
+            with torch.inference_mode():
+                found = search([requests[i] for i in members], members)
+            for i, drafts in zip(members, found, strict=True):
+                results[i] = [self._to_fill(requests[i], draft) for draft in drafts]
+            if progress:
+                progress(len(members))
+        return results
+
+    def _to_fill(self, request: Request, draft: Draft) -> Fill:
+        token_spans = draft.spans(len(request.template.blanks))
+        spans = [
+            self.tokenizer.span_text(ids, space) for ids, space in zip(token_spans, request.spaces, strict=True)
+        ]
+        return Fill(
+            text=self.tokenizer.render(request.template, spans),
+            spans=tuple(spans),
+            log_prob=draft.log_prob,
+            trajectory=self._trajectory(request, draft),
+        )
+
+    def _trajectory(self, request: Request, draft: Draft) -> Trajectory:
+        """The draft's trajectory over readable tokens."""
+        blanks = iter(request.template.blanks if self.tokenizer.kind != "bpe" else ())  # BPE lengths are in words
+        items = [next(blanks, Blank()) if i == BLANK else self.tokenizer.token_text(i) for i in request.text.ids]
+        actions, log_probs = draft.actions()
+        readable = [Action(a.blank, self.tokenizer.token_text(a.token), a.left, a.right) for a in actions]
+        return Trajectory.follow(Canvas(tuple(items)), readable, log_probs)
+
+    # --- Likelihood -----------------------------------------------------------------------------------------------
+
+    def score(
+        self,
+        texts: str | Sequence[str],
+        method: str = "monte-carlo",
+        orders: int = 64,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Score | list[Score]:
+        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, or "bound" over as many canvases."""
+        if method not in SCORE_METHODS:
+            raise BlankLMError(f"there is no method {method!r}: choose {', '.join(SCORE_METHODS)}")
+        if orders < 1:
+            raise BlankLMError("the number of orders must be at least 1")
+        single = isinstance(texts, str)
+        texts = [texts] if single else list(texts)
+        ids = self.tokenizer.encode_many(texts)
+        for text, tokens in zip(texts, ids, strict=True):
+            if not tokens:
+                raise BlankLMError("the text is empty: there is nothing to score")
+            if len(tokens) > self.model.config.max_length:
+                raise BlankLMError(
+                    f"the text {text[:20]!r}... takes {len(tokens):,} tokens, and this model takes at most "
+                    f"{self.model.config.max_length:,}: split it"
+                )
+        errors: Iterable[float | None] = [None] * len(texts)
+        if method == "exact":
+            log_probs = []
+            for tokens in ids:
+                log_probs.append(likelihood.exact(self.model, tokens))
+                if progress:
+                    progress(1)
+        elif method == "bound":
+            log_probs = likelihood.bound(self.model, ids, orders, seed, progress=progress)
+        else:
+            estimate = likelihood.monte_carlo(self.model, ids, orders, seed, progress=progress)
+            log_probs, errors = estimate.log_likelihoods, estimate.standard_errors
+        scores = [
+            Score(text, float(log_prob), len(tokens), method, None if error is None else float(error))
+            for text, tokens, log_prob, error in zip(texts, ids, log_probs, errors, strict=True)
+        ]
+        return scores[0] if single else scores
+
+    def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:
+        """How many units of work ``score`` reports to its ``progress``."""
+        if method == "monte-carlo":
+            return likelihood.canvas_count(self.tokenizer.encode_many(texts), orders)
+        return len(texts) * (orders if method == "bound" else 1)
+
+
+def _with_alternatives(ranked: list[Fill]) -> Fill:
+    best, *rest = ranked
+    return Fill(best.text, best.spans, best.log_prob, best.trajectory, tuple(rest))
+
+
+def _per_blank(constraints, blanks: int) -> list[Constraint]:
+    """One constraint for each blank, from one for all or a list of one each."""
+    if constraints is None or isinstance(constraints, Constraint | Mapping):
+        constraints = [constraints or Constraint()] * blanks
+    constraints = list(constraints)
+    if len(constraints) != blanks:
+        raise ConstraintError(f"the text has {blanks} blanks and there are {len(constraints)} constraints")
+    with contextlib.suppress(StopIteration):
+        wrong = next(c for c in constraints if not isinstance(c, Constraint | Mapping | None))
+        raise ConstraintError(f"a constraint is an object with min, max, ban, require, only; not {wrong!r}")
+    return [c if isinstance(c, Constraint) else Constraint.from_json(c or {}) for c in constraints]

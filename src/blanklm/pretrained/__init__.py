@@ -1,0 +1,41 @@
+"""The bundled models, one folder each, and how a name becomes a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from blanklm.errors import CheckpointError
+
+DEFAULT = "yelp-words"
+HERE = Path(__file__).parent
+
+
+def bundled() -> list[str]:
+    """The names of the models that come with the package, the default first."""
+    names = sorted(path.parent.name for path in HERE.glob("*/config.json"))
+    return sorted(names, key=lambda name: name != DEFAULT)
+
+
+def locate(name_or_path: str | Path) -> Path:
+    """The folder of a model: a bundled name, a folder, or a Hugging Face Hub id (downloaded on first use)."""
+    name, path = str(name_or_path), Path(name_or_path)
+    if name in bundled():
+        return HERE / name
+    if path.is_dir():
+        return path
+    if name.count("/") == 1 and not path.is_absolute() and not name.startswith("."):
+        return _download(name)
+    raise CheckpointError(f"there is no model {name!r}: bundled are {', '.join(bundled())}; or give a folder or a Hub id")
+
+
+def _download(repository: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    files = ["config.json", "tokenizer.json", "model.safetensors"]
+    try:
+        return Path(snapshot_download(repository, allow_patterns=files))
+    except Exception as error:  # no network, no such model, no permission: many classes, one message
+        raise CheckpointError(
+            f"there is no folder {repository!r}, and no model of that id could be fetched from the Hugging Face Hub "
+            f"({str(error).splitlines()[0]})"
+        ) from None
