@@ -13,7 +13,9 @@ def texts():
     return TokenisedTexts([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(3000)])
 
 
-@pytest.mark.parametrize("plan", [lambda t: training_epoch(t, 512, seed=1, epoch=2), lambda t: validation_epoch(t, 512)])
+@pytest.mark.parametrize(
+    "plan", [lambda t: training_epoch(t, 512, seed=1, epoch=2), lambda t: validation_epoch(t, 512)]
+)
 def test_every_text_once_and_every_batch_within_the_budget(texts, plan):
     draws = plan(texts)
     assert sorted(i for draw in draws for i in draw.indices) == list(range(len(texts)))
@@ -48,7 +50,9 @@ def test_fractions_are_spread_evenly_over_the_epoch_and_uniform_for_each_text(te
     one_text = []
     for epoch in range(400):
         small = TokenisedTexts([[5], [6, 7], [8]])
-        one_text += [d.fractions[list(d.indices).index(1)] for d in training_epoch(small, 3, 0, epoch) if 1 in d.indices]
+        one_text += [
+            d.fractions[list(d.indices).index(1)] for d in training_epoch(small, 3, 0, epoch) if 1 in d.indices
+        ]
     assert abs(np.mean(one_text) - 0.5) < 4 * 12**-0.5 / 20 and np.std(one_text) == pytest.approx(12**-0.5, abs=0.03)
 
 

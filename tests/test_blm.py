@@ -61,7 +61,9 @@ def test_training_and_decoding_give_an_action_the_same_probability(blm):
 def test_the_expected_loss_equals_the_exact_bound(blm):
     """eq:jensen by enumerating all orders = the mean of eq:loss over t and all first-t subsets."""
     n = len(TEXT)
-    by_orders = math.lgamma(n + 1) + np.mean([log_joint(blm, TEXT, order) for order in itertools.permutations(range(n))])
+    by_orders = math.lgamma(n + 1) + np.mean(
+        [log_joint(blm, TEXT, order) for order in itertools.permutations(range(n))]
+    )
     by_losses = []
     for t in range(n):
         subsets = list(itertools.combinations(range(n), t))

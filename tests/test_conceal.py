@@ -26,7 +26,7 @@ def test_conceal_equals_the_slow_version_on_random_texts_and_subsets():
 
     for row, (text, shown_set) in enumerate(zip(texts, shown_sets, strict=True)):
         canvas, actions = conceal_slowly(text, shown_set)
-        lengths_canvas, length_actions = conceal_slowly(text, shown_set, lengths=True)
+        _lengths_canvas, length_actions = conceal_slowly(text, shown_set, lengths=True)
         items = [BLANK if isinstance(item, Blank) else item for item in canvas.items]
         assert fast.canvas[row].tolist() == items + [PAD] * (width - len(items))
         assert fast.lengths[row] == len(items)

@@ -52,9 +52,7 @@ def test_hidden_words_put_back_give_the_text_character_for_character(tokenizer):
         start = rng.randrange(len(words))
         end = rng.randrange(start, len(words)) + 1
         before, span, after = words[:start], words[start:end], words[end:]
-        template = Template(
-            (" ".join(before) + " " * bool(before), " " * bool(after) + " ".join(after)), (Blank(),)
-        )
+        template = Template((" ".join(before) + " " * bool(before), " " * bool(after) + " ".join(after)), (Blank(),))
         ids, spaces = tokenizer.encode_template(template)
         whole = tokenizer.encode(line)
         prefix, suffix = ids[: ids.index(BLANK)], ids[ids.index(BLANK) + 1 :]

@@ -23,7 +23,7 @@ from blanklm.training import Run, TrainingConfig, train
 SENTENCES = [
     "customer service is awesome", "the food was really good", "my favorite restaurant in pittsburgh .",
     "the salsa was also my only choice .", "very poor selection , service terrible", "i also love the tom yum tea !",
-    "they also have ice cream", "the owners are very friendly .", "we will not be back", "the rice was nowhere to be found",
+    "they also have ice cream", "the owners are very friendly .", "we will not be back", "the rice was nowhere found",
 ]  # fmt: skip
 
 

@@ -92,15 +92,15 @@ class BlankLM:
             api.create_repo(repository, exist_ok=True, **options)
             with tempfile.TemporaryDirectory() as folder:
                 self.save_pretrained(folder)
-                return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload a blanklm model"))
+                return str(
+                    api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload a blanklm model")
+                )
         except Exception as error:  # network, login and permission errors share no narrower base
             raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
 
     # --- Filling ------------------------------------------------------------------------------------------------
 
-    def prepare(
-        self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None
-    ) -> Request:
+    def prepare(self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None) -> Request:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
         template = text if isinstance(text, Template) else Template.parse(text)
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
@@ -197,9 +197,7 @@ class BlankLM:
 
     def _to_fill(self, request: Request, draft: Draft) -> Fill:
         token_spans = draft.spans(len(request.template.blanks))
-        spans = [
-            self.tokenizer.span_text(ids, space) for ids, space in zip(token_spans, request.spaces, strict=True)
-        ]
+        spans = [self.tokenizer.span_text(ids, space) for ids, space in zip(token_spans, request.spaces, strict=True)]
         return Fill(
             text=self.tokenizer.render(request.template, spans),
             spans=tuple(spans),
@@ -225,7 +223,7 @@ class BlankLM:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Score | list[Score]:
-        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, or "bound" over as many canvases."""
+        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, "bound" over as many canvases."""
         if method not in SCORE_METHODS:
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(SCORE_METHODS)}")
         if orders < 1:

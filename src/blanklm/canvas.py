@@ -151,9 +151,7 @@ def _child(stays: bool | int) -> tuple[Blank, ...]:
     return (Blank.exactly(stays),) if stays else ()
 
 
-def conceal(
-    tokens: Sequence[Token], shown: Iterable[int], lengths: bool = False
-) -> tuple[Canvas, dict[int, Action]]:
+def conceal(tokens: Sequence[Token], shown: Iterable[int], lengths: bool = False) -> tuple[Canvas, dict[int, Action]]:
     """The canvas that shows only the positions ``shown``, and for each hidden position the action that writes it.
 
     With ``lengths`` (L-BLM) each blank carries its length and the actions say how many places stay on each side.

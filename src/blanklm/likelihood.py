@@ -30,14 +30,18 @@ def exact(policy: Policy, text: Sequence[int], tokens_per_batch: int = 32768) ->
     if n == 0:
         return 0.0
     if n > LONGEST_EXACT:
-        raise BlankLMError(f"the exact likelihood sums over 2^n canvases: {n} tokens are too many (at most {LONGEST_EXACT})")
+        raise BlankLMError(
+            f"the exact likelihood sums over 2^n canvases: {n} tokens are too many (at most {LONGEST_EXACT})"
+        )
     tokens = pad([text])[0].to(policy.device)
     subsets = torch.arange(2**n - 1)  # all but the full set, as bit masks
     shown = (subsets[:, None] >> torch.arange(n)) & 1 == 1  # [2^n - 1, n]
     chunk = max(1, tokens_per_batch // max(n, 1))
     log_probs = torch.cat(
         [
-            policy.action_log_probs(tokens.expand(len(part), n), part.new_full((len(part),), n, dtype=torch.long), part).cpu()
+            policy.action_log_probs(
+                tokens.expand(len(part), n), part.new_full((len(part),), n, dtype=torch.long), part
+            ).cpu()
             for part in shown.to(policy.device).split(chunk)
         ]
     ).double()  # [2^n - 1, n]
@@ -72,7 +76,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval for the perplexity at this m: it narrows with the number of texts, and is still an upper bound."""
+        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m."""
         mean = -self.log_likelihoods.sum() / self.tokens.sum()
         error = 1.96 * math.sqrt((self.standard_errors**2).sum()) / self.tokens.sum()
         return math.exp(mean - error), math.exp(mean + error)

@@ -35,9 +35,7 @@ class Policy(Protocol):
         """Scores of canvases given as token ids, with special.BLANK for each blank."""
         ...
 
-    def action_log_probs(
-        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None
-    ) -> Tensor:
+    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
 
         Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0.

@@ -365,7 +365,7 @@ class Constraints:
     # --- Whole words spelt by BPE tokens -----------------------------------------------------------------------
 
     def accepts(self, draft: Draft, slot: Slot, token: int, side: int) -> bool:
-        """What ``sides`` cannot tell by the kind of token: the required phrase that begins, the words that are spelt."""
+        """What ``sides`` cannot tell by the kind of token: which required phrase begins, which words are spelt."""
         position = draft.blanks[slot.blank]
         origin, (left, right) = draft.origins[position], SIDES[side]
         rule = self.rules[origin]

@@ -262,7 +262,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise BlankLMError(f"the temperature must be above 0, not {self.temperature}: to take the best words, use fill")
+            raise BlankLMError(
+                f"the temperature must be above 0, not {self.temperature}: to take the best words, use fill"
+            )
         if self.top_k < 0:
             raise BlankLMError(f"top-k must be 0 (all words) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
@@ -305,9 +307,7 @@ def sample(
     return [drafts[t * n : (t + 1) * n] for t in range(len(texts))]
 
 
-def _choose_randomly(
-    view: View, order: str, sampling: Sampling, streams: list[np.random.Generator]
-) -> Iterator[int]:
+def _choose_randomly(view: View, order: str, sampling: Sampling, streams: list[np.random.Generator]) -> Iterator[int]:
     """The row of each draft that is acted on: drawn from p(b) for ``model``, by the rule for the others."""
     for rows, stream in zip(view.choose(order), streams, strict=True):
         if not rows:
@@ -326,9 +326,14 @@ def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator,
     log_p = view.log_p_word[row].double().cpu().numpy().copy()  # [V]
     while np.isfinite(log_p).any():
         word = _pick(_truncate(log_p / sampling.temperature, sampling), stream)
-        log_sides = view.scores.log_p_sides(
-            torch.tensor([row], device=view.log_p_word.device), torch.tensor([word], device=view.log_p_word.device)
-        )[0].double().cpu().numpy()  # [4]
+        log_sides = (
+            view.scores.log_p_sides(
+                torch.tensor([row], device=view.log_p_word.device), torch.tensor([word], device=view.log_p_word.device)
+            )[0]
+            .double()
+            .cpu()
+            .numpy()
+        )  # [4]
         kind = int(view.starts_word[word])
         open_sides = [s for s in range(4) if slot.sides[kind, s] and text.constraints.accepts(draft, slot, word, s)]
         if open_sides:

@@ -58,9 +58,7 @@ class BLM(nn.Module):
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
 
-    def action_log_probs(
-        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None
-    ) -> Tensor:
+    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(b, w, l, r | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         concealed = conceal(tokens, lengths, shown)
         longest = int(concealed.lengths.max())

@@ -25,7 +25,9 @@ def locate(name_or_path: str | Path) -> Path:
         return path
     if name.count("/") == 1 and not path.is_absolute() and not name.startswith("."):
         return _download(name)
-    raise CheckpointError(f"there is no model {name!r}: bundled are {', '.join(bundled())}; or give a folder or a Hub id")
+    raise CheckpointError(
+        f"there is no model {name!r}: bundled are {', '.join(bundled())}; or give a folder or a Hub id"
+    )
 
 
 def _download(repository: str) -> Path:

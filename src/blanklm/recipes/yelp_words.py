@@ -47,7 +47,9 @@ DECODINGS = {
 
 def sentences(split: str) -> list[str]:
     """Negative and positive sentences alike: the model knows nothing of sentiment."""
-    return [line for line in chain(read_corpus("yelp", f"{split}.0"), read_corpus("yelp", f"{split}.1")) if line.strip()]
+    return [
+        line for line in chain(read_corpus("yelp", f"{split}.0"), read_corpus("yelp", f"{split}.1")) if line.strip()
+    ]
 
 
 def main(out: Path, training: TrainingConfig = TRAINING) -> dict:

@@ -1,0 +1,5 @@
+"""``python -m blanklm``."""
+
+from blanklm.cli import main
+
+main()

@@ -1,0 +1,672 @@
+"""The command line. Nothing heavy is imported before a command needs it, so ``blanklm --help`` is quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blanklm.errors import BlankLMError
+
+if TYPE_CHECKING:
+    from rich.text import Text as RichText
+
+    from blanklm.api import BlankLM, Request
+    from blanklm.canvas import Fill, Trajectory
+
+LINES_AT_ONCE = 64  # lines filled together; results are printed as each group is done
+
+app = typer.Typer(
+    name="blanklm",
+    help="Fill blanks of any length in text. Write ___ where words are missing, ___[3] for three of them, ___[2-5] for 2 to 5.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def main() -> None:
+    """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
+    try:
+        app()
+    except BlankLMError as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        _fail("stopped", 130)
+    except BrokenPipeError:  # the reader of our output went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+    except MemoryError:
+        _fail("out of memory: fill fewer or shorter texts at a time", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+# --- Options that several commands share ------------------------------------------------------------------------------
+
+
+class Order(StrEnum):
+    confident = "confident"
+    model = "model"
+    left_to_right = "left-to-right"
+    parallel = "parallel"
+
+
+class SampleOrder(StrEnum):
+    confident = "confident"
+    model = "model"
+    left_to_right = "left-to-right"
+
+
+class Method(StrEnum):
+    exact = "exact"
+    monte_carlo = "monte-carlo"
+    bound = "bound"
+
+
+class Size(StrEnum):
+    tiny = "tiny"
+    small = "small"
+    base = "base"
+
+
+class TokenizerKind(StrEnum):
+    word = "word"
+    character = "character"
+    bpe = "bpe"
+
+
+Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
+File = Annotated[
+    Path | None, typer.Option("--file", "-f", help="One text a line, or .jsonl; may be .xz, .gz, .bz2, .zst.")
+]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundled model, a folder or a Hugging Face Hub id.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; the GPU by default where there is one.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read JSON lines: {text, constraints}.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Show the trajectory, step by step.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse texts with words that the model does not know.")]
+Min = Annotated[int | None, typer.Option("--min", help="Least length of each blank, in words (characters).")]
+Max = Annotated[int | None, typer.Option("--max", help="Greatest length of each blank.")]
+Ban = Annotated[list[str] | None, typer.Option("--ban", help="A word no blank may hold; 2=WORD: only blank 2.")]
+Require = Annotated[
+    list[str] | None, typer.Option("--require", help="A word every blank must hold; 2=WORD: only blank 2.")
+]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Allow only these words; 2=WORD: only in blank 2.")]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One input: where it stands, and its text and constraints, or what is wrong with it."""
+
+    number: int | None  # None for a text given as an argument
+    text: str
+    constraints: Any = None
+    error: str | None = None
+
+    @property
+    def place(self) -> str:
+        return "" if self.number is None else f"line {self.number}: "
+
+
+def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[Line]:
+    """The inputs of a command, one at a time; a bad one carries its error, and the rest go on."""
+    if texts and file:
+        raise BlankLMError("give texts or --file, not both")
+    if texts:
+        yield from (Line(None, text) for text in texts)
+        return
+    if file is None and sys.stdin.isatty():
+        raise BlankLMError('no text: write blanklm fill "They also have ___ which ___ .", or use --file or a pipe')
+    from blanklm.data.readers import COMPRESSED, DAMAGE, open_bytes
+    from blanklm.errors import DataError
+
+    if file is not None and not file.is_file():
+        raise DataError(f"there is no file {file}: check the path")
+    if file is not None:
+        plain_name = file.stem if file.suffix in COMPRESSED else file.name
+        jsonl = jsonl or plain_name.endswith(".jsonl")
+    try:
+        with open_bytes(file) if file is not None else sys.stdin.buffer as stream:
+            for number, line in enumerate(stream, 1):
+                yield _parse_line(number, line.rstrip(b"\r\n"), jsonl)
+    except DAMAGE as error:
+        raise DataError(f"{file or 'standard input'} cannot be read further ({error})") from None
+
+
+def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        shown = line.decode("utf-8", "replace")
+        return Line(number, shown, error=f"not UTF-8 (byte {error.start + 1} of the line): convert the file first")
+    if not jsonl:
+        return Line(number, text)
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        return Line(number, text, error=f"not JSON ({error.msg} at column {error.colno})")
+    if not isinstance(record, dict) or not isinstance(record.get("text", record.get("input")), str):
+        return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
+    return Line(number, record.get("text", record.get("input")), record.get("constraints"))
+
+
+def _shared_constraints(least, most, ban, require, only, blanks: int) -> list[dict[str, Any]]:
+    """One constraint a blank from the options; ``2=word`` goes to the second blank alone."""
+    per_blank: list[dict[str, Any]] = [
+        {"min": least, "max": most, "ban": [], "require": [], "only": []} for _ in range(blanks)
+    ]
+    for name, words in (("ban", ban), ("require", require), ("only", only)):
+        for word in words or ():
+            number, separator, rest = word.partition("=")
+            if not (separator and number.isdigit()):
+                for constraint in per_blank:
+                    constraint[name].append(word)
+                continue
+            if not 1 <= int(number) <= blanks:
+                raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
+            per_blank[int(number) - 1][name].append(rest)
+    return per_blank
+
+
+def _load(model: str | None, device: str | None) -> BlankLM:
+    from blanklm.api import BlankLM
+    from blanklm.pretrained import DEFAULT
+
+    return BlankLM.from_pretrained(model or DEFAULT, device)
+
+
+@contextmanager
+def _progress(total: int | None, unit: str) -> Iterator[Any]:
+    """A bar on standard error, for people who wait at a terminal while the results go elsewhere."""
+    if not sys.stderr.isatty() or (sys.stdout.isatty() and unit == "texts"):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+# --- fill and sample --------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def fill(
+    texts: Texts = None,
+    file: File = None,
+    model: Model = None,
+    n: Annotated[int, typer.Option("--n", "-n", help="How many fills of each text, best first.")] = 1,
+    beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
+    order: Annotated[Order, typer.Option(help="Which blank next; parallel: all at once.")] = Order.confident,
+    length_penalty: Annotated[float, typer.Option(help="Rank by log p / steps^this.")] = 0.0,
+    least: Min = None,
+    most: Max = None,
+    ban: Ban = None,
+    require: Require = None,
+    only: Only = None,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    trace: Trace = False,
+    strict: Strict = False,
+    device: Device = None,
+) -> None:
+    """Fill the blanks of each text with the most probable words.
+
+    blanklm fill "They also have ___ which ___ ."
+    """
+    options = {"n": n, "beam": beam, "order": order.value, "length_penalty": length_penalty}
+
+    def run(language_model: BlankLM, requests: list[Request]) -> list[list[Fill]]:
+        return [list(best.ranked) for best in language_model.fill(requests, **options)]
+
+    _fill_all(run, _lines(texts, file, jsonl), model, device, (least, most, ban, require, only), as_json, trace, strict)
+
+
+@app.command()
+def sample(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts with blanks; by default nothing but a blank.")
+    ] = None,
+    file: File = None,
+    model: Model = None,
+    n: Annotated[int, typer.Option("--n", "-n", help="How many samples of each text.")] = 1,
+    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from the k most probable words; 0: from all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw from the fewest words that hold this probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same samples.")] = 0,
+    order: Annotated[SampleOrder, typer.Option(help="Which blank next.")] = SampleOrder.model,
+    least: Min = None,
+    most: Max = None,
+    ban: Ban = None,
+    require: Require = None,
+    only: Only = None,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    trace: Trace = False,
+    strict: Strict = False,
+    device: Device = None,
+) -> None:
+    """Fill the blanks at random, as probable as the model finds it; write whole texts from a single blank.
+
+    blanklm sample -n 5 --temperature 0.8
+    """
+    drawing = {"n": n, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "order": order.value}
+
+    def run(language_model: BlankLM, requests: list[Request]) -> list[list[Fill]]:
+        return language_model.sample(requests, **drawing)
+
+    lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else _lines(texts, file, jsonl)
+    _fill_all(run, lines, model, device, (least, most, ban, require, only), as_json, trace, strict)
+
+
+def _fill_all(run, lines: Iterator[Line], model, device, shared, as_json: bool, trace: bool, strict: bool) -> None:
+    """Prepare, fill and print a group of lines at a time, in order; bad lines are reported and passed over."""
+    language_model = _load(model, device)
+    failed = 0
+    with _progress(None, "texts") as advance:
+        while group := [line for line, _ in zip(lines, range(LINES_AT_ONCE), strict=False)]:
+            prepared = [_prepare(language_model, line, shared, strict) for line in group]
+            ready = [request for request in prepared if not isinstance(request, str)]
+            answers = _run_group(run, language_model, ready)
+            for line, request in zip(group, prepared, strict=True):
+                answer = request if isinstance(request, str) else next(answers)
+                failed += isinstance(answer, str)
+                _print_answer(line, answer, as_json, trace)
+            sys.stdout.flush()
+            advance(len(group))
+    if failed:
+        sys.exit(1)
+
+
+def _prepare(language_model: BlankLM, line: Line, shared, strict: bool) -> Request | str:
+    """The request of a line, or what is wrong with it."""
+    if line.error:
+        return line.error
+    from blanklm.canvas import Template
+
+    try:
+        constraints = line.constraints
+        if constraints is None and any(option is not None for option in shared):
+            constraints = _shared_constraints(*shared, len(Template.parse(line.text).blanks))
+        elif constraints is not None and not isinstance(constraints, list | dict):
+            return '"constraints" is an object, or a list with one object a blank'
+        request = language_model.prepare(line.text, constraints)
+    except BlankLMError as error:
+        return str(error)
+    if request.unknown:
+        words = ", ".join(repr(word) for word in request.unknown[:5]) + (", ..." if len(request.unknown) > 5 else "")
+        if strict:
+            return f"the model does not know {words}: use other words, another model, or leave out --strict"
+        print(f"warning: {line.place}the model does not know {words}; it sees unknown words there", file=sys.stderr)
+    return request
+
+
+def _run_group(run, language_model: BlankLM, requests: list[Request]) -> Iterator[list[Fill] | str]:
+    """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
+    if not requests:
+        return iter(())
+    try:
+        return iter(run(language_model, requests))
+    except BlankLMError as error:
+        if len(requests) == 1:
+            return iter([str(error)])
+        return (answer for request in requests for answer in _run_group(run, language_model, [request]))
+
+
+def _print_answer(line: Line, answer: list[Fill] | str, as_json: bool, trace: bool) -> None:
+    if isinstance(answer, str):
+        print(f"error: {line.place}{' '.join(answer.split())}", file=sys.stderr)
+        if as_json:
+            record = {"input": line.text, "error": answer}
+            print(json.dumps(record if line.number is None else record | {"line": line.number}, ensure_ascii=False))
+        elif line.number is not None:
+            print()  # so that the n-th line out answers the n-th line in
+        return
+    if as_json:
+        record = {"input": line.text, "fills": [fill.to_json(trace) for fill in answer]}
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    for fill in answer:
+        score = f"{fill.log_prob:9.3f}  " if len(answer) > 1 else ""
+        if sys.stdout.isatty():
+            _terminal().print(score, end="", highlight=False)
+            _terminal().print(_highlighted(line.text, fill), soft_wrap=True)
+        else:
+            print(score + fill.text)
+        if trace and fill.trajectory is not None:
+            _terminal().print(_figure(fill.trajectory))
+
+
+def _terminal():
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def _highlighted(text: str, fill: Fill) -> RichText:
+    """The filled text with what was filled in underlined and green, as the paper prints it."""
+    from rich.text import Text as RichText
+
+    from blanklm.canvas import Template
+
+    shown, rest = RichText(), fill.text
+    for piece, span in zip(Template.parse(text).pieces, (*fill.spans, ""), strict=True):
+        shown.append(piece)
+        rest = rest[len(piece) :]
+        at = rest.index(span)  # touching word-level blanks have a space between them
+        shown.append(rest[:at])
+        shown.append(span, style="underline green")
+        rest = rest[at + len(span) :]
+    return shown
+
+
+def _figure(trajectory: Trajectory):
+    """The trajectory as the paper's Figure 2 draws it: blanks are numbered, from 1."""
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+    from rich.text import Text as RichText
+
+    from blanklm.canvas import Blank
+
+    table = Table(box=HORIZONTALS)
+    for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left l", "Right r", "log p"):
+        table.add_column(heading, justify="left" if heading in ("Canvas c", "Word w") else "center")
+    for t, canvas in enumerate(trajectory.canvases):
+        row, number = RichText(), 0
+        for i, item in enumerate(canvas.items):
+            if i:
+                row.append(" ")
+            if isinstance(item, Blank):
+                number += 1
+                row.append(f"__#{number}__", style="bold")
+            else:
+                row.append(str(item), style="green" if canvas.origins[i] is not None else "")
+        if t == len(trajectory.actions):
+            table.add_row(f"{t}.", row, "-End-")
+            continue
+        action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
+        sides = ("Yes" if side else "No" for side in (action.left, action.right))
+        table.add_row(f"{t}.", row, f"#{action.blank + 1}", str(action.token), *sides, log_p)
+    return table
+
+
+# --- score ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def score(
+    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
+    file: File = None,
+    model: Model = None,
+    method: Annotated[Method, typer.Option(help="exact: up to 16 tokens.")] = Method.monte_carlo,
+    orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) a text.")] = 64,
+    seed: int = 0,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    device: Device = None,
+) -> None:
+    """log p of whole texts, and the perplexity of them all.
+
+    blanklm score "the food was really good ."
+    """
+    language_model = _load(model, device)
+    lines, failed = list(_lines(texts, file, jsonl)), 0
+    good: list[Line] = []
+    for line in lines:
+        reason = line.error or ("the text is empty: there is nothing to score" if not line.text.strip() else None)
+        tokens = len(language_model.tokenizer.encode(line.text))
+        if reason is None and tokens > language_model.model.config.max_length:
+            reason = (
+                f"{tokens:,} tokens are too many: this model takes at most {language_model.model.config.max_length:,}"
+            )
+        if reason:
+            failed += 1
+            print(f"error: {line.place}{reason}", file=sys.stderr)
+        else:
+            good.append(line)
+    inputs = [line.text for line in good]
+    if not inputs:
+        sys.exit(1)
+    with _progress(language_model.score_work(inputs, method.value, orders), "canvases") as advance:
+        scores = language_model.score(inputs, method.value, orders, seed, progress=advance)
+    for scored in scores:
+        if as_json:
+            print(json.dumps(scored.to_json(), ensure_ascii=False))
+        else:
+            print(f"{scored.log_prob:10.3f}  {scored.perplexity:10.2f}  {scored.text}")
+    tokens = sum(scored.tokens for scored in scores)
+    total = sum(scored.log_prob for scored in scores)
+    if len(scores) > 1 and not as_json:
+        import math
+
+        print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {len(scores)} texts, {tokens} tokens)")
+    if failed:
+        sys.exit(1)
+
+
+# --- train ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def train(
+    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of the best model.")],
+    valid: Annotated[
+        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts is held out.")
+    ] = None,
+    size: Annotated[Size, typer.Option(help="base is the paper's.")] = Size.small,
+    tokenizer: Annotated[TokenizerKind, typer.Option(help="What a token is.")] = TokenizerKind.word,
+    vocabulary: Annotated[int, typer.Option(help="Most tokens in the vocabulary.")] = 30_000,
+    min_count: Annotated[int, typer.Option(help="Rarer words become unknown.")] = 1,
+    lowercase: Annotated[bool, typer.Option(help="Read everything in lower case.")] = False,
+    max_length: Annotated[int, typer.Option(help="Longer texts are cut, in tokens.")] = 512,
+    dropout: float = 0.1,
+    steps: int = 10_000,
+    tokens_per_batch: int = 8192,
+    learning_rate: float = 1e-3,
+    warmup: int = 500,
+    weight_decay: float = 0.01,
+    ema: Annotated[float, typer.Option(help="Keep an average of the weights with this decay; 0: none.")] = 0.0,
+    evaluate_every: int = 500,
+    save_every: int = 500,
+    patience: Annotated[int, typer.Option(help="Stop after so many evaluations without a better bound; 0: never.")] = 0,
+    seed: int = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Train a BLM on your own texts.
+
+    blanklm train reviews.txt --out runs/reviews --size small --steps 5000
+    """
+    import torch
+
+    from blanklm.batching import TokenisedTexts
+    from blanklm.models.blm import BLM, BLMConfig
+    from blanklm.models.encoder import EncoderConfig
+    from blanklm.tokenizer import Tokenizer
+    from blanklm.training import TrainingConfig
+    from blanklm.training import train as run
+
+    if steps < 1 or tokens_per_batch < 1 or evaluate_every < 1 or save_every < 1:
+        raise BlankLMError("--steps, --tokens-per-batch, --evaluate-every and --save-every must be at least 1")
+    config = TrainingConfig(
+        steps=steps,
+        tokens_per_batch=tokens_per_batch,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        weight_decay=weight_decay,
+        ema=ema,
+        evaluate_every=evaluate_every,
+        save_every=save_every,
+        patience=patience,
+        seed=seed,
+    )
+    train_lines, valid_lines = _training_lines(texts, valid, seed)
+    _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
+    if resume and (out / "tokenizer.json").exists():
+        words = Tokenizer.load(out / "tokenizer.json")
+    else:
+        words = Tokenizer.train(tokenizer.value, train_lines, vocabulary, min_count, lowercase)
+    parts = [TokenisedTexts(words.encode_many(lines), max_length) for lines in (train_lines, valid_lines)]
+    cut, empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
+    if cut or empty:
+        _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
+    torch.manual_seed(seed)
+    model = BLM(BLMConfig(len(words), EncoderConfig.of_size(size.value, dropout), max_length=max_length))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    _say(
+        f"{size.value} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens"
+    )
+    progress = run(model, words, *parts, config, out, resume=resume, about={"data": texts.name})
+    _say(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
+
+
+def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[str], list[str]]:
+    from blanklm.data import read_texts
+
+    lines = [line for line in read_texts(texts) if line.strip()]
+    if valid is not None:
+        return lines, [line for line in read_texts(valid) if line.strip()]
+    if len(lines) < 2:
+        raise BlankLMError(f"{texts} has {len(lines)} texts: too few to hold one out; give --valid")
+    import random
+
+    random.Random(seed).shuffle(lines)
+    held_out = min(2000, max(1, len(lines) // 100))
+    return lines[held_out:], lines[:held_out]
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+# --- What there is ----------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def models(as_json: Json = False) -> None:
+    """The models that come with blanklm."""
+    from blanklm.checkpoint import read_config
+    from blanklm.pretrained import DEFAULT, HERE, bundled
+
+    records = []
+    for name in bundled():
+        about = read_config(HERE / name)["about"]
+        size = sum(path.stat().st_size for path in (HERE / name).iterdir())
+        record = {"name": name, "default": name == DEFAULT, "megabytes": round(size / 1e6, 1)}
+        records.append(record | {key: about.get(key, "") for key in ("language", "licence", "summary")})
+    if as_json:
+        print(json.dumps(records, ensure_ascii=False))
+        return
+    for record in records:
+        mark = " (default)" if record["default"] else ""
+        print(f"{record['name']}{mark}  {record['megabytes']} MB  {record['language']}  {record['licence']}")
+        print(f"    {record['summary']}")
+
+
+@app.command()
+def info(
+    model: Annotated[str | None, typer.Argument(help="A bundled model, a folder or a Hub id.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What a model is, and the versions in use."""
+    import importlib.metadata
+    import platform
+
+    from blanklm.checkpoint import read_config
+    from blanklm.pretrained import DEFAULT, locate
+
+    folder = locate(model or DEFAULT)
+    config = read_config(folder)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / "model.safetensors", framework="numpy") as weights:
+            parameters = sum(_count(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise BlankLMError(f"{folder / 'model.safetensors'} is missing or damaged ({error})") from None
+    packages = ("blanklm", "torch", "tokenizers", "safetensors", "accelerate")
+    record = {
+        "model": model or DEFAULT,
+        "kind": config["kind"],
+        "parameters": parameters,
+        **{key: value for key, value in config["model"].items() if not isinstance(value, dict)},
+        **{f"encoder.{key}": value for key, value in config["model"].get("encoder", {}).items()},
+        **config["about"],
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in packages},
+    }
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    width = max(map(len, record))
+    for key, value in record.items():
+        print(f"{key:<{width}}  {value:,}" if isinstance(value, int) else f"{key:<{width}}  {value}")
+
+
+def _count(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+@app.command()
+def data(
+    name: Annotated[str | None, typer.Argument(help="A corpus; none: list them all.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the files against their checksums.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The corpora that blanklm knows: where each comes from, its licence, and which files are here."""
+    from blanklm.data import corpora, data_root
+    from blanklm.data import verify as verify_corpus
+
+    known = {corpus.name: corpus for corpus in corpora()}
+    if name is not None and name not in known:
+        raise BlankLMError(f"there is no corpus {name!r}: known are {', '.join(known)}")
+    chosen = [known[name]] if name else list(known.values())
+    bad = 0
+    for corpus in chosen:
+        record: dict[str, Any] = {"name": corpus.name, "summary": corpus.summary}
+        record |= {"origin": corpus.origin, "licence": corpus.licence}
+        if verify:
+            statuses = verify_corpus(corpus.name)
+            record["files"] = {status.split: status.status for status in statuses}
+            bad += sum(status.status == "differs" for status in statuses)
+        else:
+            record["files"] = {
+                split: "here" if (data_root() / file.path).exists() else "not here"
+                for split, file in corpus.files.items()
+            }
+        if as_json:
+            print(json.dumps(record, ensure_ascii=False))
+            continue
+        counts = {
+            state: list(record["files"].values()).count(state) for state in dict.fromkeys(record["files"].values())
+        }
+        print(
+            f"{corpus.name}: {', '.join(f'{n} {state}' for state, n in counts.items()) or 'text not distributed here'}"
+        )
+        print(f"    {corpus.summary}\n    from {corpus.origin}\n    licence: {corpus.licence}")
+        if name:
+            for split, state in record["files"].items():
+                print(f"    {split}: {state}")
+    if not as_json:
+        print(f"looked in {data_root()} (set BLANKLM_DATA to change it)")
+    if bad:
+        sys.exit(1)
