@@ -212,7 +212,7 @@ class Trajectory:
         for t, action in enumerate(self.actions):
             steps[t] |= {"blank": action.blank, "token": action.token, "left": action.left, "right": action.right}
             if self.log_probs:
-                steps[t]["log_prob"] = self.log_probs[t]
+                steps[t]["log_prob"] = round(self.log_probs[t], 6)
         return steps
 
 
@@ -236,7 +236,7 @@ class Fill:
         return (self, *self.alternatives)
 
     def to_json(self, trace: bool = False) -> dict[str, Any]:
-        record: dict[str, Any] = {"text": self.text, "spans": list(self.spans), "log_prob": self.log_prob}
+        record: dict[str, Any] = {"text": self.text, "spans": list(self.spans), "log_prob": round(self.log_prob, 6)}
         if trace and self.trajectory is not None:
             record["trajectory"] = self.trajectory.to_json()
         return record

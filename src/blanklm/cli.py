@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ LINES_AT_ONCE = 64  # lines filled together; results are printed as each group i
 
 app = typer.Typer(
     name="blanklm",
-    help="Fill blanks of any length in text. Write ___ where words are missing, ___[3] for three of them, ___[2-5] for 2 to 5.",
+    help="Fill blanks of any length in text: write ___ where words are missing, ___[3] for three, ___[2-5] for 2 to 5.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -134,7 +135,7 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
     from blanklm.data.readers import COMPRESSED, DAMAGE, open_bytes
     from blanklm.errors import DataError
 
-    if file is not None and not file.is_file():
+    if file is not None and (not file.exists() or file.is_dir()):
         raise DataError(f"there is no file {file}: check the path")
     if file is not None:
         plain_name = file.stem if file.suffix in COMPRESSED else file.name
@@ -280,7 +281,7 @@ def _fill_all(run, lines: Iterator[Line], model, device, shared, as_json: bool, 
     language_model = _load(model, device)
     failed = 0
     with _progress(None, "texts") as advance:
-        while group := [line for line, _ in zip(lines, range(LINES_AT_ONCE), strict=False)]:
+        while group := list(islice(lines, LINES_AT_ONCE)):
             prepared = [_prepare(language_model, line, shared, strict) for line in group]
             ready = [request for request in prepared if not isinstance(request, str)]
             answers = _run_group(run, language_model, ready)
@@ -502,8 +503,6 @@ def train(
     from blanklm.training import TrainingConfig
     from blanklm.training import train as run
 
-    if steps < 1 or tokens_per_batch < 1 or evaluate_every < 1 or save_every < 1:
-        raise BlankLMError("--steps, --tokens-per-batch, --evaluate-every and --save-every must be at least 1")
     config = TrainingConfig(
         steps=steps,
         tokens_per_batch=tokens_per_batch,

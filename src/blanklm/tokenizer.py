@@ -49,6 +49,9 @@ class Tokenizer:
         """Learn a vocabulary of at most ``vocabulary`` tokens, each seen at least ``min_count`` times."""
         if kind not in KINDS:
             raise BlankLMError(f"there is no tokenizer kind {kind!r}: choose {', '.join(KINDS)}")
+        least = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
+        if vocabulary < least:
+            raise BlankLMError(f"a {kind} vocabulary has at least {least} tokens, not {vocabulary}")
         normalizer = normalizers.Lowercase() if lowercase else None
         if kind == "bpe":
             backend = Backend(models.BPE())

@@ -49,6 +49,19 @@ class TrainingConfig:
     patience: int = 0  # stop after this many evaluations without a better bound; 0 never stops early
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("steps", "tokens_per_batch", "evaluate_every", "save_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("warmup", "weight_decay", "patience"):
+            if not getattr(self, name) >= 0:
+                raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
+        if not 0 <= self.ema < 1:
+            raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
+
     def learning_rate_at(self, step: int) -> float:
         """As a fraction of the peak."""
         if step < self.warmup:

@@ -22,6 +22,10 @@ class EncoderConfig:
     feedforward: int
     dropout: float = 0.1
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise BlankLMError(f"dropout must be 0 or more and below 1, not {self.dropout}")
+
     @classmethod
     def of_size(cls, size: str, dropout: float = 0.1) -> EncoderConfig:
         """``base`` is the paper's transformer_base; ``small`` and ``tiny`` are for a laptop."""

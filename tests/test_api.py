@@ -1,0 +1,204 @@
+"""BlankLM as a user meets it, with the bundled model."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+import blanklm
+from blanklm import BlankLM, BlankLMError, Constraint, Fill
+from blanklm.canvas import Template
+from blanklm.data import mask_corpus
+from blanklm.errors import CheckpointError, ConstraintError
+
+CANVAS = "They also have ___ which ___ ."
+REVIEWS = [
+    "the food was really good .",
+    "i will never come back here !",
+    "our waitress was very friendly and helpful .",
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return BlankLM.from_pretrained(device="cpu")
+
+
+def test_a_string_gives_one_fill_with_a_span_for_each_blank(model):
+    fill = model.fill(CANVAS)
+    assert isinstance(fill, Fill) and len(fill.spans) == 2 and all(fill.spans)
+    assert fill.text == "They also have {} which {} .".format(*fill.spans)
+    assert fill.log_prob < 0
+
+
+def test_a_list_gives_a_list_in_order_whatever_the_lengths(model):
+    canvases = [" ".join(["good"] * k + ["___[1]"]) for k in (9, 1, 5, 3)]
+    fills = model.fill(canvases)
+    assert [len(fill.text.split()) for fill in fills] == [10, 2, 6, 4]
+    alone = [model.fill(canvas).text for canvas in canvases]
+    assert [fill.text for fill in fills] == alone
+
+
+def test_more_texts_than_are_searched_at_once_keep_their_places(model):
+    canvases = [f"{'very ' * (i % 7)}good {'___[1] ' * (1 + i % 3)}." for i in range(150)]
+    done = []
+    fills = model.fill(canvases, progress=done.append)
+    assert sum(done) == 150
+    for canvas, fill in zip(canvases, fills, strict=True):
+        assert fill.text == Template.parse(canvas).render(fill.spans)
+
+
+def test_what_the_user_wrote_comes_back_character_for_character(model):
+    canvas = "  Tom's   food—was ___,\t(___)  VERY\\\\ nice…  "
+    fill = model.fill(canvas)
+    assert fill.text == Template.parse(canvas).render(fill.spans)
+
+
+def test_alternatives_are_distinct_and_ranked(model):
+    fill = model.fill(CANVAS, n=5, beam=10)
+    assert len(fill.ranked) == 5 and len({f.spans for f in fill.ranked}) == 5
+    assert [f.log_prob for f in fill.ranked] == sorted((f.log_prob for f in fill.ranked), reverse=True)
+
+
+def test_the_trajectory_leads_from_the_canvas_to_the_text(model):
+    fill = model.fill("the ___[2-4] was ___ .")
+    trajectory = fill.trajectory
+    assert str(trajectory.canvases[0]) == "the ___[2-4] was ___ ."
+    assert str(trajectory.canvases[-1]) == fill.text
+    for before, action, after in zip(trajectory.canvases, trajectory.actions, trajectory.canvases[1:], strict=False):
+        assert before.apply(action) == after
+    assert trajectory.log_prob == pytest.approx(fill.log_prob, abs=1e-4)
+
+
+def test_the_bundled_model_has_learnt_something(model):
+    """It prefers sense to nonsense, and puts back a good share of single hidden words."""
+    assert model.score(REVIEWS[0]).log_prob > model.score("food the good was really .").log_prob + 10
+    masked = [m for seed in range(6) for m in mask_corpus(REVIEWS, 0.1, seed)]
+    right = sum(f.spans == m.spans for f, m in zip(model.fill([str(m.template) for m in masked]), masked, strict=True))
+    assert right >= len(masked) // 3
+
+
+def test_every_order_fills(model):
+    for order in ("confident", "model", "left-to-right", "parallel"):
+        assert "___" not in model.fill(CANVAS, order=order).text
+
+
+def test_constraints_for_all_blanks_or_for_each(model):
+    fill = model.fill(CANVAS, constraints=Constraint(max=1, ban=("the",)))
+    assert all(len(span.split()) == 1 and span != "the" for span in fill.spans)
+    fill = model.fill(CANVAS, constraints=[{"require": ["ice cream"], "max": 3}, {"only": ["is", "good"]}])
+    assert "ice cream" in fill.spans[0] and set(fill.spans[1].split()) <= {"is", "good"}
+
+
+def test_samples_are_reproducible_and_different(model):
+    first, again = model.sample(n=6, seed=3), model.sample(n=6, seed=3)
+    assert [f.text for f in first] == [f.text for f in again]
+    assert len({f.text for f in first}) > 1
+    two = model.sample(["good ___ .", "the ___[1] was bad ."], n=2)
+    assert [len(drawn) for drawn in two] == [2, 2]
+    assert model.sample(["x", "the ___[1] was bad ."][1:], n=2, seed=0)[0][0].text.startswith("the ")
+
+
+def test_scores_agree_across_methods(model):
+    exact = model.score(REVIEWS[0], method="exact")
+    monte_carlo = model.score(REVIEWS[0], method="monte-carlo", orders=200)
+    bound = model.score(REVIEWS[0], method="bound", orders=1000)
+    assert abs(monte_carlo.log_prob - exact.log_prob) < 4 * monte_carlo.standard_error
+    assert bound.log_prob == pytest.approx(exact.log_prob, abs=0.3)
+    assert exact.perplexity == pytest.approx(math.exp(-exact.log_prob / 6))
+    assert [s.text for s in model.score(REVIEWS, orders=2)] == REVIEWS
+
+
+def test_saved_and_loaded_it_fills_the_same(model, tmp_path):
+    model.save_pretrained(tmp_path / "copy")
+    assert BlankLM.from_pretrained(tmp_path / "copy", device="cpu").fill(CANVAS).text == model.fill(CANVAS).text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the text is empty"),
+        ("   \n ", "the text is empty"),
+        ("nothing to fill", "there is no blank"),
+        ("___ " * 10_000, "takes 10,000 tokens with its 10,000 blanks, and this model takes at most 128"),
+        ("word " * 500 + "___", "takes 501 tokens"),
+        ("good ___[5000]", "must hold take 5001 tokens"),
+        ("good ___[0]", "at least one token"),
+    ],
+)
+def test_texts_that_cannot_be_filled_are_named(model, text, message):
+    with pytest.raises(BlankLMError, match=message):
+        model.fill(text)
+
+
+def test_wrong_constraints_are_named(model):
+    with pytest.raises(ConstraintError, match="2 blanks and there are 3 constraints"):
+        model.fill(CANVAS, constraints=[{}] * 3)
+    with pytest.raises(ConstraintError, match="a constraint is an object"):
+        model.fill(CANVAS, constraints=["max", 2])
+    with pytest.raises(BlankLMError, match="parallel"):
+        model.fill(CANVAS, order="parallel", n=3)
+
+
+def test_unknown_words_are_known_to_be_unknown(model):
+    assert model.prepare("the qwertyuiop was ___ zxcv .").unknown == ("qwertyuiop", "zxcv")
+
+
+def test_models_that_are_not_there_are_named(tmp_path, monkeypatch):
+    with pytest.raises(CheckpointError, match="there is no model 'nonesuch': bundled are yelp-words"):
+        BlankLM.from_pretrained("nonesuch")
+    with pytest.raises(CheckpointError, match=r"config.json is missing"):
+        BlankLM.from_pretrained(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(CheckpointError, match=r"no model of that id could be fetched"):
+        BlankLM.from_pretrained("somebody/some-model")
+
+
+def test_pushing_uploads_the_three_files(model, monkeypatch):
+    calls = {}
+
+    class Hub:
+        def create_repo(self, repository, exist_ok, **options):
+            calls["created"] = (repository, options)
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            import os
+
+            calls["uploaded"] = sorted(os.listdir(folder_path))
+            return f"hub/{repo_id}"
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    assert model.push_to_hub("me/mine", private=True) == "hub/me/mine"
+    assert calls == {
+        "created": ("me/mine", {"private": True}),
+        "uploaded": ["config.json", "model.safetensors", "tokenizer.json"],
+    }
+
+
+def test_the_public_names_are_all_there_and_importing_is_cheap():
+    for name in blanklm.__all__:
+        assert getattr(blanklm, name).__name__ == name
+    code = "import sys, blanklm; sys.exit('torch' in sys.modules or 'tokenizers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_decoding_and_likelihood_know_no_model_class():
+    """The contract of the design: they speak to the Policy protocol alone."""
+    import inspect
+    from pathlib import Path
+
+    from blanklm import decoding, likelihood
+
+    sources = [Path(inspect.getfile(likelihood)), *Path(inspect.getfile(decoding)).parent.glob("*.py")]
+    assert len(sources) >= 5
+    for source in sources:
+        assert "blanklm.models" not in source.read_text() and "BLM(" not in source.read_text()
+
+
+def test_fill_records_are_json(model):
+    record = model.fill("the ___ .").to_json(trace=True)
+    assert json.loads(json.dumps(record)) == record
+    assert record["trajectory"][-1] == {"canvas": record["text"]}

@@ -1,0 +1,250 @@
+"""The command line as people and programs use it: results on standard output, one plain line for each mistake."""
+
+import io
+import json
+import os
+import pty
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from blanklm import cli
+from tests.test_api import CANVAS
+
+
+class Stdin(io.TextIOWrapper):
+    def __init__(self, data, terminal):
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
+
+
+@pytest.fixture
+def blanklm(capsys, monkeypatch):
+    """Run a command in this process: (exit code, lines of stdout, stderr)."""
+
+    def run(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["blanklm", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err
+
+    return run
+
+
+def test_help_answers_in_half_a_second():
+    """Of processor time, so that tests running beside this one do not count."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-m", "blanklm", "--help"], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode == 0 and "fill" in done.stdout
+    assert min(times) < 0.5
+
+
+def test_fill_prints_the_text(blanklm):
+    code, out, err = blanklm("fill", CANVAS)
+    assert (code, err) == (0, "") and len(out) == 1
+    assert out[0].startswith("They also have ") and " which " in out[0] and out[0].endswith(" .") and "_" not in out[0]
+
+
+def test_json_has_the_promised_fields(blanklm):
+    code, out, _ = blanklm("fill", CANVAS, "the ___ .", "--json", "-n", 3, "--beam", 4)
+    records = [json.loads(line) for line in out]
+    assert code == 0 and [r["input"] for r in records] == [CANVAS, "the ___ ."]
+    for record, blanks in zip(records, (2, 1), strict=True):
+        assert len(record["fills"]) == 3
+        for fill in record["fills"]:
+            assert set(fill) == {"text", "spans", "log_prob"} and len(fill["spans"]) == blanks
+    _, out, _ = blanklm("fill", "the ___ .", "--json", "--trace")
+    steps = json.loads(out[0])["fills"][0]["trajectory"]
+    assert steps[0]["canvas"] == "the ___ ." and {"blank", "token", "left", "right", "log_prob"} < set(steps[0])
+
+
+def test_trace_draws_the_papers_figure(blanklm):
+    _, out, _ = blanklm("fill", "the ___[2] was great .", "--trace")
+    table = "\n".join(out)
+    for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left", "Right"):
+        assert heading in table
+    assert "__#1__" in table and "-End-" in table and "Yes" in table and "No" in table
+    assert sum(line.strip()[:1].isdigit() for line in out) == 3  # two words, and the end
+
+
+def test_lines_from_standard_input_come_out_in_order(blanklm):
+    canvases = [f"{'very ' * k}good ___[1] ." for k in (5, 0, 3)] * 40
+    code, out, _ = blanklm("fill", stdin="\n".join(canvases).encode())
+    assert code == 0 and len(out) == 120
+    assert all(o.startswith(c.split("___")[0]) for o, c in zip(out, canvases, strict=True))
+
+
+def test_a_bad_line_is_reported_with_its_number_and_the_rest_are_filled(blanklm):
+    lines = [b"the ___ .", b"no blank here", b"", b"bad \xff\xfe ___", b"___[5-2]", b"___ " * 500, b"good ___ ."]
+    code, out, err = blanklm("fill", stdin=b"\n".join(lines))
+    assert code == 1 and len(out) == 7
+    assert out[0].startswith("the ") and out[6].startswith("good ") and out[1:6] == [""] * 5
+    for number, words in ((2, "no blank"), (3, "empty"), (4, "not UTF-8"), (5, "minimum 5"), (6, "at most 128")):
+        assert any(f"line {number}:" in line and words in line for line in err.splitlines()), err
+    assert len(err.splitlines()) == 5
+
+    code, out, _ = blanklm("fill", "--json", stdin=b"\n".join(lines))
+    records = [json.loads(line) for line in out]
+    assert code == 1 and [("error" in r, r.get("line")) for r in records] == [
+        (False, None), (True, 2), (True, 3), (True, 4), (True, 5), (True, 6), (False, None)
+    ]  # fmt: skip
+
+
+def test_jsonl_takes_constraints_for_each_line(blanklm, tmp_path):
+    path = tmp_path / "in.jsonl"
+    rows = [
+        {"text": CANVAS, "constraints": [{"require": ["ice cream"]}, {"max": 1}]},
+        {"input": "the ___ .", "constraints": {"max": 1}},
+        {"text": "the ___ .", "constraints": [{}, {}]},
+        {"text": "the ___ .", "constraints": {"maximum": 1}},
+        {"text": "the ___ .", "constraints": {"max": "1"}},
+        {"text": "the ___ .", "constraints": 3},
+        {"words": "the ___ ."},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n")
+    code, out, err = blanklm("fill", "--file", path, "--json")
+    records = [json.loads(line) for line in out]
+    assert code == 1 and len(records) == 8
+    assert "ice cream" in records[0]["fills"][0]["spans"][0]
+    assert len(records[1]["fills"][0]["spans"][0].split()) == 1
+    for record, words in zip(
+        records[2:],
+        ("2 constraints", "'maximum'", "whole number", "is an object", 'an object with a "text"', "not JSON"),
+        strict=True,
+    ):
+        assert words in record["error"]
+    assert "Traceback" not in err
+
+
+def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
+    _, out, _ = blanklm(
+        "fill", CANVAS, "--json", "--max", 2, "--require", "1=ice cream", "--ban", "is", "--only", "2=was"
+    )
+    spans = json.loads(out[0])["fills"][0]["spans"]
+    assert spans[0] == "ice cream" and set(spans[1].split()) == {"was"} and len(spans[1].split()) <= 2
+    code, _, err = blanklm("fill", CANVAS, "--ban", "3=good")
+    assert code == 1 and "the text has 2 blanks" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fill", ""], "the text is empty"),
+        (["fill", "no blank"], "there is no blank in the text: write ___"),
+        (["fill", "___ " * 10_000], "takes 10,000 tokens"),
+        (["fill", "___[x]"], "is not a blank with a length"),
+        (["fill", "a ___ .", "--min", "3", "--max", "2"], "minimum length 3 is greater than the maximum 2"),
+        (["fill", "a ___[1] .", "--require", "ice cream"], "required words take 2, and the maximum length is 1"),
+        (["fill", "a ___ .", "--require", "qwertyuiop"], "not in the model's vocabulary"),
+        (["fill", "the qwertyuiop ___ .", "--strict"], "does not know 'qwertyuiop'"),
+        (["fill", "a ___", "--model", "nonesuch"], "there is no model 'nonesuch'"),
+        (["fill", "a ___", "--file", "x"], "not both"),
+        (["fill", "--file", "no-such-file.txt"], "there is no file no-such-file.txt"),
+        (["fill", "a ___", "-n", "0"], "at least 1"),
+        (["fill", "a ___", "--beam", "-1"], "at least 1"),
+        (["fill", "a ___", "--order", "parallel", "-n", "2"], "gives one fill"),
+        (["fill", "a ___", "--device", "warp"], "cannot use the device 'warp'"),
+        (["fill"], "no text: write blanklm fill"),
+        (["sample", "--temperature", "0"], "temperature must be above 0"),
+        (["sample", "--top-p", "2"], "top-p"),
+        (["score", ""], "the text is empty"),
+        (["score", "a " * 200], "200 tokens are too many"),
+        (["score", "a " * 20, "--method", "exact"], "at most 16"),
+        (["score", "good", "--orders", "0"], "at least 1"),
+        (["info", "nonesuch"], "there is no model"),
+        (["data", "nonesuch"], "there is no corpus"),
+        (["train", "no-such-file.txt", "--out", "x"], "there is no file"),
+    ],
+)
+def test_each_mistake_gets_one_plain_line(blanklm, arguments, message):
+    code, out, err = blanklm(*arguments)
+    assert code == 1 and not out
+    assert len(err.splitlines()) == 1 and err.startswith("error: ") and message in err, err
+
+
+def test_unknown_words_are_warned_about_and_filled_around(blanklm):
+    code, out, err = blanklm("fill", "the qwertyuiop was ___ .")
+    assert code == 0 and out[0].startswith("the qwertyuiop was ")
+    assert err.startswith("warning: the model does not know 'qwertyuiop'") and len(err.splitlines()) == 1
+
+
+def test_a_damaged_model_is_named(blanklm, tmp_path):
+    from blanklm.pretrained import DEFAULT, HERE
+
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((HERE / DEFAULT / name).read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    for command in (["fill", "a ___", "--model", tmp_path], ["info", tmp_path]):
+        code, _, err = blanklm(*command)
+        assert code == 1 and "damaged" in err and len(err.splitlines()) == 1
+
+
+def test_sample_and_score(blanklm):
+    code, out, _ = blanklm("sample", "-n", 3, "--seed", 1)
+    again = blanklm("sample", "-n", 3, "--seed", 1)[1]
+    assert code == 0 and len(out) == 3 and out == again
+    code, out, _ = blanklm("score", "the food was good .", "good the was food .", "--method", "exact")
+    assert code == 0 and len(out) == 3 and float(out[0].split()[0]) > float(out[1].split()[0])
+    code, out, err = blanklm("score", "--json", "--orders", 4, stdin=b"the food was good .\n\ngreat !\n")
+    assert code == 1 and "line 2" in err and [json.loads(x)["tokens"] for x in out] == [5, 2]
+
+
+def test_what_there_is(blanklm):
+    code, out, _ = blanklm("models", "--json")
+    (model,) = [m for m in json.loads(out[0]) if m["default"]]
+    assert code == 0 and {"name", "megabytes", "language", "licence", "summary"} < set(model)
+    assert json.loads(blanklm("info", "--json")[1][0])["parameters"] > 10**6
+    corpora = [json.loads(line)["name"] for line in blanklm("data", "--json")[1]]
+    assert {"ptb", "yelp", "yahoo", "english"} < set(corpora)
+
+
+def test_train_then_fill(blanklm, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(["the cat sat on the mat", "the dog lay on the rug", ""] * 40))
+    command = ["train", texts, "--out", tmp_path / "run", "--size", "tiny", "--steps", 30, "--tokens-per-batch", 256]
+    options = ["--evaluate-every", 10, "--save-every", 10, "--warmup", 5]
+    code, _, err = blanklm(*command, *options)
+    assert code == 0 and "best validation bound" in err
+    code, out, _ = blanklm("fill", "the ___[1] sat", "--model", tmp_path / "run")
+    assert code == 0 and out[0].endswith(" sat")
+    code, _, err = blanklm(*command, *options)
+    assert code == 1 and "holds a run already" in err
+    code, _, err = blanklm(*command, *options, "--resume")
+    assert code == 0
+    for bad in (["--steps", 0], ["--learning-rate", "nan"], ["--dropout", 1.5], ["--ema", 2], ["--vocabulary", 2]):
+        code, _, err = blanklm("train", texts, "--out", tmp_path / "bad", "--size", "tiny", *bad)
+        assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m blanklm fill --file /dev/stdin | head -n 1"
+    done = subprocess.run(
+        command, shell=True, input="the ___[1] .\n" * 2000, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_on_a_terminal_the_filled_spans_are_highlighted():
+    main_end, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    subprocess.run(
+        [sys.executable, "-m", "blanklm", "fill", CANVAS], stdout=terminal, stdin=terminal, env=environment, timeout=60
+    )
+    os.close(terminal)
+    shown = os.read(main_end, 10_000).decode()
+    assert "They also have \x1b[4;32m" in shown and shown.count("\x1b[4;32m") == 2

@@ -1,0 +1,64 @@
+"""The documents say what the code does: every example is run, every number comes from results/."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEST_COMMAND = 'pip install -c constraints.txt -e ".[dev]" && pytest -n 2'
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_example_prints_what_the_document_shows(document):
+    examples = script("build_examples")
+    text = document.read_text(encoding="utf-8")
+    assert examples.comparable(examples.rendered(text)) == examples.comparable(text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_number_comes_from_a_results_file(document):
+    text = document.read_text(encoding="utf-8")
+    assert script("build_results").rendered(text) == text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_files_exist(document):
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (document.parent / target).exists(), target
+
+
+def test_ci_runs_the_readmes_test_command_and_nothing_else():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert TEST_COMMAND in readme
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == TEST_COMMAND
+
+
+def test_the_readme_maps_every_module():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "blanklm"
+    for path in package.iterdir():
+        if path.name.startswith(("_", "py.typed")) or path.name in ("errors.py", "special.py", "metrics.py"):
+            continue
+        if path.is_dir() and not any(path.rglob("*.py")):
+            continue
+        assert path.name.rstrip("/") in readme, path.name
+
+
+def test_the_constraints_pin_every_direct_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
+    extras = [d for group in project["optional-dependencies"].values() for d in group if not d.startswith("blanklm")]
+    for dependency in [*project["dependencies"], *extras]:
+        assert re.split(r"[<>=\[]", dependency)[0].lower().replace("_", "-") in pinned, dependency
