@@ -69,7 +69,8 @@ def test_the_expected_loss_equals_the_exact_bound(blm):
         subsets = list(itertools.combinations(range(n), t))
         shown = torch.tensor([[i in subset for i in range(n)] for subset in subsets])
         tokens, lengths = torch.tensor([TEXT] * len(subsets)), torch.full((len(subsets),), n)
-        losses = bound(blm.action_log_probs(tokens, lengths, shown), lengths, shown)
+        log_probs = blm.action_log_probs(tokens, lengths, shown).sum(1)
+        losses = bound(log_probs, lengths, lengths - shown.sum(1))
         by_losses.append(losses.mean().item())
     assert -np.mean(by_losses) == pytest.approx(by_orders, abs=1e-4)
 
@@ -79,7 +80,7 @@ def test_the_loss_is_an_unbiased_draw_of_that_bound(blm):
     tokens, lengths = torch.tensor([TEXT]).expand(draws, n), torch.full((draws,), n)
     fractions = torch.from_numpy(np.random.default_rng(0).random(draws))
     with torch.inference_mode():
-        losses = blm.loss(Batch(tokens, lengths, fractions, torch.arange(draws)))
+        losses = blm.loss(blm.prepare(Batch(tokens, lengths, fractions, torch.arange(draws))))
     exact = -(math.lgamma(n + 1) + np.mean([log_joint(blm, TEXT, o) for o in itertools.permutations(range(n))]))
     error = losses.std() / math.sqrt(draws)
     assert abs(losses.mean() - exact) < 4 * error
@@ -96,7 +97,7 @@ def test_all_next_actions_of_a_canvas_vary_less_than_one(blm):
     tokens, lengths = torch.tensor([text]).expand(draws, n), torch.full((draws,), n)
     with torch.inference_mode():
         log_probs = blm.action_log_probs(tokens, lengths, orders < step)
-    efficient = bound(log_probs, lengths, orders < step)
+    efficient = bound(log_probs.sum(1), lengths, n - step.squeeze(1))
     naive = -math.lgamma(n + 1) - n * log_probs[orders == step]
     assert efficient.mean().item() == pytest.approx(naive.mean().item(), abs=5 * naive.std().item() / math.sqrt(draws))
     assert efficient.var() < 0.5 * naive.var()
@@ -106,9 +107,9 @@ def test_padding_changes_nothing(blm):
     texts = [[5, 6], [7, 8, 9, 10, 11, 5, 6], TEXT]
     tokens, lengths = pad(texts)
     fractions, seeds = torch.tensor([0.4, 0.6, 0.9], dtype=torch.double), torch.tensor([1, 2, 3])
-    together = blm.loss(Batch(tokens, lengths, fractions, seeds))
+    together = blm.loss(blm.prepare(Batch(tokens, lengths, fractions, seeds)))
     for i, text in enumerate(texts):
-        alone = blm.loss(Batch(*pad([text]), fractions[i : i + 1], seeds[i : i + 1]))
+        alone = blm.loss(blm.prepare(Batch(*pad([text]), fractions[i : i + 1], seeds[i : i + 1])))
         torch.testing.assert_close(alone[0], together[i], atol=1e-4, rtol=1e-4)
 
 

@@ -61,6 +61,70 @@ def _neighbour(mask: Tensor, shift: int) -> Tensor:
     return moved
 
 
+# --- Packed: no padding -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Sequences laid end to end in one dimension, T symbols in all."""
+
+    starts: Tensor  # [B + 1] int32: where each sequence begins, and T
+    sequence: Tensor  # [T] which sequence a symbol belongs to
+    position: Tensor  # [T] its place there
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Tensor, longest: int) -> Packing:
+        """The packing of sequences of these ``lengths`` [B]."""
+        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)  # [T]
+        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))  # [B + 1]
+        position = torch.arange(len(sequence), device=lengths.device) - starts[sequence]  # [T]
+        return cls(starts.to(torch.int32), sequence, position, longest)
+
+
+@dataclass(frozen=True)
+class PackedActions:
+    """Canvases end to end, their blanks, and the actions to score on them. A counts the actions, K the blanks."""
+
+    canvas: Tensor  # [T] token ids
+    packing: Packing
+    blanks: Tensor  # [K] where on the packed canvas the blanks stand
+    asked: Tensor  # [Q] which of the blanks are filled by some action: only they need a row of the vocabulary
+    row: Tensor  # [A] which of the asked blanks an action fills
+    word: Tensor  # [A] the token it writes
+    left: Tensor  # [A] how many hidden positions adjoin on its left
+    right: Tensor  # [A] and on its right
+    text: Tensor  # [A] the text it belongs to
+    position: Tensor  # [A] the position of the text that it writes
+
+
+def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None) -> PackedActions:
+    """The concealed canvases without their padding, and the actions of the ``wanted`` [B, L] hidden positions (all)."""
+    width = concealed.canvas.shape[1]
+    inside = torch.arange(width, device=tokens.device) < concealed.lengths[:, None]  # [B, L]
+    canvas = concealed.canvas[inside]  # [T]
+    packing = Packing.of(concealed.lengths, int(concealed.lengths.max()))
+    is_blank = canvas == BLANK  # [T]
+    text, position = (concealed.hidden if wanted is None else concealed.hidden & wanted).nonzero(as_tuple=True)  # [A]
+    place = packing.starts[text] + concealed.place[text, position]  # [A] of the blank on the packed canvas
+    blank = (is_blank.cumsum(0) - 1)[place]  # [A] the number of that blank
+    blanks = is_blank.nonzero().squeeze(1)  # [K]
+    is_asked = torch.zeros(len(blanks), dtype=torch.bool, device=tokens.device)
+    is_asked[blank] = True
+    return PackedActions(
+        canvas=canvas,
+        packing=packing,
+        blanks=blanks,
+        asked=is_asked.nonzero().squeeze(1),
+        row=(is_asked.cumsum(0) - 1)[blank],
+        word=tokens[text, position],
+        left=concealed.left[text, position],
+        right=concealed.right[text, position],
+        text=text,
+        position=position,
+    )
+
+
 # --- Which positions are shown ------------------------------------------------------------------------------
 
 
@@ -103,9 +167,6 @@ def draw_shown(lengths: Tensor, fractions: Tensor, seeds: Tensor, width: int) ->
 # --- The objective -------------------------------------------------------------------------------------------
 
 
-def bound(action_log_probs: Tensor, lengths: Tensor, shown: Tensor) -> Tensor:
-    """eq:loss [B] from the log-probabilities [B, L] of the hidden positions' actions: an upper bound on -log p(x)."""
-    width = action_log_probs.shape[1]
-    inside = torch.arange(width, device=lengths.device) < lengths[:, None]  # [B, L]
-    hidden = (inside & ~shown).sum(1).clamp_min(1)  # [B] n - t
-    return -torch.lgamma(lengths + 1.0) - lengths / hidden * action_log_probs.sum(1)
+def bound(log_prob: Tensor, lengths: Tensor, hidden: Tensor) -> Tensor:
+    """eq:loss [B], an upper bound on -log p(x): from the summed log p [B] of the next actions, n and n - t [B]."""
+    return -torch.lgamma(lengths + 1.0) - lengths / hidden.clamp_min(1) * log_prob

@@ -172,7 +172,8 @@ def bound(
         tokens, lengths = tokens.to(policy.device), lengths.to(policy.device)
         fraction, order_seed = (torch.from_numpy(part[*rows]).to(policy.device) for part in (fractions, seeds))  # [B]
         shown = draw_shown(lengths, fraction, order_seed, tokens.shape[1])  # [B, L]
-        losses = bound_of(policy.action_log_probs(tokens, lengths, shown), lengths, shown).cpu()
+        log_probs = policy.action_log_probs(tokens, lengths, shown).sum(1)  # [B]
+        losses = bound_of(log_probs, lengths, lengths - shown.sum(1)).cpu()
         np.add.at(total, rows[0], -losses.double().numpy() / draws)
         if progress:
             progress(len(group))

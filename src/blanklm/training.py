@@ -1,4 +1,5 @@
-"""One training loop for every model, on Accelerate. A model brings ``loss(batch) -> nats per text [B]``.
+"""One training loop for every model, on Accelerate. A model brings two things: ``prepare(batch)``, what its
+loss needs computed ahead, and ``loss(prepared) -> nats per text [B]``.
 
 A run lives in one folder:
   config.json, tokenizer.json, model.safetensors   the best model so far (there from the first second)
@@ -9,14 +10,18 @@ A run lives in one folder:
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import hashlib
 import importlib.util
 import json
 import math
+import queue
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +31,12 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-
 from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.tokenizer import Tokenizer
+
+STEPS_WORTH_COMPILING = 500  # compiling takes about a minute
 
 
 @dataclass(frozen=True)
@@ -134,9 +139,12 @@ class Run:
             mixed_precision="bf16" if torch.cuda.is_available() else "no", log_with=trackers, project_dir=str(folder)
         )
         set_seed(config.seed)
+        on_gpu = self.accelerator.device.type == "cuda"
         optimizer = torch.optim.AdamW(
-            _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98)
+            _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
         )
+        if on_gpu and config.steps >= STEPS_WORTH_COMPILING:
+            model.log_probs = torch.compile(model.log_probs, dynamic=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
         self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
@@ -145,7 +153,7 @@ class Run:
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
         self.averaged = None
         if config.ema:
-            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))
+            self.averaged = Average(self.accelerator.unwrap_model(self.model), config.ema)
             self.accelerator.register_for_checkpointing(self.averaged)
 
     # --- Beginning and going on --------------------------------------------------------------------------------
@@ -205,11 +213,11 @@ class Run:
         progress, config = self.progress, self.config
         running, running_tokens, since = 0.0, 0, time.perf_counter()
         self.model.train()
-        for draw in self._draws():
-            running = running + self._step(draw)
-            tokens = int(self.texts.lengths[draw.indices].sum())
-            running_tokens += tokens
-            progress.tokens += tokens
+        for planned, prepared in prepared_ahead(self._plan(), self._prepare, self.accelerator.device):
+            running = running + self._step(prepared, planned.tokens)
+            progress.step, progress.epoch, progress.batch = progress.step + 1, planned.epoch, planned.batch
+            running_tokens += planned.tokens
+            progress.tokens += planned.tokens
             if progress.step % config.log_every == 0 or progress.step == config.steps:
                 loss = float(self.accelerator.reduce(running, "sum")) / running_tokens
                 if not math.isfinite(loss):
@@ -232,24 +240,27 @@ class Run:
                 break
         self.accelerator.end_training()
 
-    def _draws(self) -> Iterator[Draw]:
-        progress = self.progress
-        while progress.step < self.config.steps:
-            draws = training_epoch(self.texts, self.config.tokens_per_batch, self.config.seed, progress.epoch)
-            while progress.batch < len(draws) and progress.step < self.config.steps:
-                progress.batch += 1
-                progress.step += 1
-                yield draws[progress.batch - 1]
-            if progress.batch == len(draws):
-                progress.epoch, progress.batch = progress.epoch + 1, 0
+    def _plan(self) -> Iterator[Planned]:
+        """The batches from here to the last step, each with where the run stands after it."""
+        epoch, batch, step = self.progress.epoch, self.progress.batch, self.progress.step
+        while step < self.config.steps:
+            draws = training_epoch(self.texts, self.config.tokens_per_batch, self.config.seed, epoch)
+            for draw in draws[batch : batch + self.config.steps - step]:
+                batch, step = batch + 1, step + 1
+                tokens = int(self.texts.lengths[draw.indices].sum())
+                yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
+            epoch, batch = epoch + 1, 0
 
-    def _step(self, draw: Draw) -> torch.Tensor:
+    def _prepare(self, planned: Planned) -> Any:
+        """This process's part of a batch, on its device, as the model wants it."""
+        accelerator = self.accelerator
+        batch = planned.draw.part(accelerator.process_index, accelerator.num_processes).collate(self.texts)
+        return accelerator.unwrap_model(self.model).prepare(batch.to(accelerator.device))
+
+    def _step(self, prepared: Any, tokens: int) -> torch.Tensor:
         """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
         accelerator = self.accelerator
-        tokens = int(self.texts.lengths[draw.indices].sum())
-        part = draw.part(accelerator.process_index, accelerator.num_processes)
-        batch = part.collate(self.texts).to(accelerator.device)
-        total = self.model(batch).sum()
+        total = self.model(prepared).sum()
         # Distributed gradients are averaged over processes; the batch's loss is their sum.
         accelerator.backward(total * accelerator.num_processes / tokens)
         accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
@@ -257,7 +268,7 @@ class Run:
         self.schedule.step()
         self.optimizer.zero_grad()
         if self.averaged is not None:
-            self.averaged.update_parameters(accelerator.unwrap_model(self.model))
+            self.averaged.update(accelerator.unwrap_model(self.model))
         return total.detach()
 
     @torch.no_grad()
@@ -269,7 +280,8 @@ class Run:
         for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
             part = draw.part(accelerator.process_index, accelerator.num_processes)
             if len(part.indices):
-                total += model.loss(part.collate(self.validation).to(accelerator.device)).sum()
+                batch = model.prepare(part.collate(self.validation).to(accelerator.device))
+                total += model.loss(batch).sum()
         bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
         self.model.train()
         if not math.isfinite(bound):
@@ -285,7 +297,7 @@ class Run:
     # --- Keeping ----------------------------------------------------------------------------------------------
 
     def _kept_model(self) -> nn.Module:
-        return self.averaged.module if self.averaged is not None else self.accelerator.unwrap_model(self.model)
+        return self.averaged.model if self.averaged is not None else self.accelerator.unwrap_model(self.model)
 
     def _keep_best(self) -> None:
         checkpoint.save(self.folder, self._kept_model(), self.tokenizer, self.about)
@@ -337,6 +349,90 @@ class Run:
                     bar.update(task, completed=self.progress.step, description=words)
 
             yield advance
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch to come, its tokens over all processes, and where the run stands when it is done."""
+
+    draw: Draw
+    tokens: int
+    epoch: int
+    batch: int
+
+
+class Average:
+    """An exponential moving average of a model's weights, which leaves the first, random ones behind quickly."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model, self.decay, self.updates = copy.deepcopy(model).requires_grad_(False), decay, 0
+        vars(self.model).pop("log_probs", None)  # the average is only evaluated: not worth compiling
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        self.updates += 1
+        decay = min(self.decay, self.updates / (10 + self.updates))
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"model": self.model.state_dict(), "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.updates = state["updates"]
+
+
+def prepared_ahead(
+    plan: Iterator[Planned], prepare: Callable[[Planned], Any], device: torch.device
+) -> Iterator[tuple[Planned, Any]]:
+    """Each planned batch with its preparation; on a GPU, prepared by a thread on a stream of its own.
+
+    Preparing counts symbols and blanks, so it waits for the GPU; on the training stream that would stop the
+    training step from being queued ahead.
+    """
+    if device.type != "cuda":
+        yield from ((planned, prepare(planned)) for planned in plan)
+        return
+    stream, ready = torch.cuda.Stream(device), queue.Queue(maxsize=4)
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            with torch.cuda.stream(stream):
+                for planned in plan:
+                    prepared = prepare(planned)
+                    done = stream.record_event()
+                    while not stop.is_set():
+                        with contextlib.suppress(queue.Full):
+                            ready.put((planned, prepared, done), timeout=1.0)
+                            break
+                    if stop.is_set():
+                        return
+                ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            planned, prepared, done = item
+            training = torch.cuda.current_stream(device)
+            training.wait_event(done)
+            _used_on(training, prepared)
+            yield planned, prepared
+    finally:
+        stop.set()
+
+
+def _used_on(stream: torch.cuda.Stream, value: Any) -> None:
+    """Tell the allocator that tensors made on one stream are in use on another."""
+    if isinstance(value, torch.Tensor):
+        value.record_stream(stream)
+    elif dataclasses.is_dataclass(value):
+        for part in vars(value).values():
+            _used_on(stream, part)
 
 
 def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

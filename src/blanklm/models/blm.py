@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.batching import Batch, pad
-from blanklm.conceal import bound, conceal, draw_shown
+from blanklm.batching import Batch
+from blanklm.conceal import PackedActions, Packing, bound, conceal, draw_shown, pack
 from blanklm.models.encoder import Encoder, EncoderConfig
 from blanklm.special import BLANK, PAD
 
@@ -37,81 +38,100 @@ class BLM(nn.Module):
         self.sides_from_blank = nn.Linear(width, config.sides_hidden)
         self.sides_from_word = nn.Linear(width, config.sides_hidden, bias=False)
         self.sides_out = nn.Linear(config.sides_hidden, 4)
+        not_words = torch.zeros(config.vocabulary)
+        not_words[[PAD, BLANK]] = float("-inf")
+        self.register_buffer("not_words", not_words, persistent=False)
         self.apply(_initialise)
 
     @property
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
-    def encode(self, canvas: Tensor, lengths: Tensor) -> Tensor:
-        """Canvas [B, C] -> z [B, C, d]."""
-        return self.encoder(self.embedding(canvas), lengths)
+    # --- The three parts of p(b, w, l, r | c) ---------------------------------------------------------------------
+
+    def encode(self, canvas: Tensor, packing: Packing) -> Tensor:
+        """Packed canvases [T] -> z [T, d]."""
+        return self.encoder(self.embedding(canvas), packing)
+
+    def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
+        """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
+        logits = self.choose(z).squeeze(-1).float()  # [K]
+        highest = logits.new_full((canvases,), -torch.inf).scatter_reduce(0, canvas, logits.detach(), "amax")  # [B]
+        total = logits.new_zeros(canvases).index_add(0, canvas, (logits - highest[canvas]).exp())  # [B]
+        return logits - (highest + total.log())[canvas]
 
     def word_logits(self, z: Tensor) -> Tensor:
-        """W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
-        logits = F.linear(z, self.embedding.weight, self.word_bias).float()
-        logits[:, [PAD, BLANK]] = float("-inf")
-        return logits
+        """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
+        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
         """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
 
+    # --- Training and likelihood: given actions -------------------------------------------------------------------
+
+    def log_probs(self, actions: PackedActions) -> Tensor:
+        """log p(b, w, l, r | c) [A] of packed actions."""
+        z = self.encode(actions.canvas, actions.packing)  # [T, d]
+        z_blank = z[actions.blanks]  # [K, d]
+        canvas = actions.packing.sequence[actions.blanks]  # [K]
+        log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing.starts) - 1)[actions.asked]  # [Q]
+        z_asked = z_blank[actions.asked]  # [Q, d]
+        # One vocabulary row per blank, shared by all the words that may be written there.
+        logits = self.word_logits(z_asked)  # [Q, V]
+        log_p_word = logits[actions.row, actions.word] - logits.logsumexp(1)[actions.row]  # [A]
+        sides = 2 * (actions.left > 0) + (actions.right > 0)  # [A]
+        sides_logits = self.sides_logits(self.sides_from_blank(z_asked)[actions.row], actions.word)  # [A, 4]
+        log_p_sides = sides_logits.log_softmax(1).gather(1, sides[:, None]).squeeze(1)  # [A]
+        return log_p_blank[actions.row] + log_p_word + log_p_sides
+
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(b, w, l, r | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
-        concealed = conceal(tokens, lengths, shown)
-        longest = int(concealed.lengths.max())
-        canvas = concealed.canvas[:, :longest]  # [B, C]
-        z = self.encode(canvas, concealed.lengths)  # [B, C, d]
-        is_blank = canvas == BLANK  # [B, C]
-        wanted = concealed.hidden if wanted is None else concealed.hidden & wanted
-        text, position = wanted.nonzero(as_tuple=True)  # [A] each: the actions to score
-        place = concealed.place[text, position]  # [A] the blank each one fills
-
-        # Choose a blank: softmax of u^T z over the blanks of each canvas.
-        blank_logits = self.choose(z).squeeze(-1).float().masked_fill(~is_blank, float("-inf"))  # [B, C]
-        log_p_blank = blank_logits[text, place] - blank_logits.logsumexp(1)[text]  # [A]
-
-        # Predict a word: one vocabulary row per blank that is asked for, shared by all its words.
-        asked = torch.zeros_like(is_blank)
-        asked[text, place] = True
-        row = (asked.flatten().cumsum(0) - 1).view_as(asked)[text, place]  # [A]
-        z_blank = z[asked]  # [K, d]
-        logits = self.word_logits(z_blank)  # [K, V]
-        word = tokens[text, position]  # [A]
-        log_p_word = logits[row, word] - logits.logsumexp(1)[row]  # [A]
-
-        # Decide on the blanks to its left and right.
-        sides = 2 * (concealed.left[text, position] > 0) + (concealed.right[text, position] > 0)  # [A]
-        sides_logits = self.sides_logits(self.sides_from_blank(z_blank)[row], word)  # [A, 4]
-        log_p_sides = sides_logits.log_softmax(1).gather(1, sides[:, None]).squeeze(1)  # [A]
-
+        actions = pack(tokens, conceal(tokens, lengths, shown), wanted)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
-        log_probs[text, position] = log_p_blank + log_p_word + log_p_sides
+        log_probs[actions.text, actions.position] = self.log_probs(actions)
         return log_probs
 
-    def loss(self, batch: Batch) -> Tensor:
-        """eq:loss of each text [B]: - log n! - n / (n - t) * the sum of log p over the n - t possible next actions."""
-        shown = draw_shown(batch.lengths, batch.fractions, batch.seeds, batch.tokens.shape[1])
-        return bound(self.action_log_probs(batch.tokens, batch.lengths, shown), batch.lengths, shown)
+    def prepare(self, batch: Batch) -> Drawn:
+        """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
+        shown = draw_shown(batch.lengths, batch.fractions, batch.seeds, batch.tokens.shape[1])  # [B, L]
+        concealed = conceal(batch.tokens, batch.lengths, shown)
+        return Drawn(pack(batch.tokens, concealed), batch.lengths, concealed.hidden.sum(1))
+
+    def loss(self, drawn: Drawn) -> Tensor:
+        """eq:loss of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
+        log_probs = self.log_probs(drawn.actions)  # [A]
+        total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
+        return bound(total, drawn.lengths, drawn.hidden)
 
     forward = loss  # what a distributed wrapper calls
+
+    # --- Decoding: all actions ------------------------------------------------------------------------------------
 
     @torch.inference_mode()
     def score(self, canvases: Sequence[Sequence[int]]) -> BLMScores:
         """All blanks of all canvases in one pass."""
-        canvas, lengths = (part.to(self.device) for part in pad(canvases))  # [B, C], [B]
-        z = self.encode(canvas, lengths)  # [B, C, d]
-        is_blank = canvas == BLANK  # [B, C]
-        blank_logits = self.choose(z).squeeze(-1).float().masked_fill(~is_blank, float("-inf"))
-        z_blank = z[is_blank]  # [K, d]
+        lengths = [len(canvas) for canvas in canvases]
+        packing = Packing.of(torch.tensor(lengths, device=self.device), max(lengths))
+        canvas = torch.tensor(list(chain.from_iterable(canvases)), device=self.device)  # [T]
+        is_blank = canvas == BLANK  # [T]
+        z_blank = self.encode(canvas, packing)[is_blank]  # [K, d]
         return BLMScores(
             model=self,
-            log_p_blank=blank_logits.log_softmax(1)[is_blank],
+            log_p_blank=self.log_p_blank(z_blank, packing.sequence[is_blank], len(canvases)),
             log_p_word=self.word_logits(z_blank).log_softmax(1),
             from_blank=self.sides_from_blank(z_blank),
         )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the loss of a batch needs: the actions on the canvases drawn for it."""
+
+    actions: PackedActions
+    lengths: Tensor  # [B] n
+    hidden: Tensor  # [B] n - t
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from blanklm.conceal import Packing
 from blanklm.errors import BlankLMError
 
 
@@ -42,7 +43,11 @@ SIZES = {  # layers, heads, width, feed-forward width
 
 
 class Encoder(nn.Module):
-    """Bidirectional, or causal for left-to-right models."""
+    """Bidirectional, or causal for left-to-right models.
+
+    Sequences come packed end to end: no layer computes anything for padding. Dropout is on the input and on each
+    sub-layer's output, as in the original Transformer; attention weights are not dropped.
+    """
 
     def __init__(self, config: EncoderConfig, causal: bool = False) -> None:
         super().__init__()
@@ -51,23 +56,19 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.head_width = config.width // config.heads
 
-    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """``vectors`` [B, C, d], of which the first ``lengths`` [B] count -> z [B, C, d]."""
-        width = vectors.shape[1]
-        rotary = rotary_angles(width, self.head_width, vectors.device)
-        inside = None
-        if len(lengths) > 1:  # a single text has no padding
-            inside = (torch.arange(width, device=vectors.device) < lengths[:, None])[:, None, None]  # [B, 1, 1, C]
+    def forward(self, vectors: Tensor, packing: Packing) -> Tensor:
+        """Packed ``vectors`` [T, d] -> z [T, d]."""
+        rotary = rotary_angles(packing.position, self.head_width)
         z = self.dropout(vectors)
         for layer in self.layers:
-            z = layer(z, rotary, inside)
+            z = layer(z, rotary, packing)
         return self.norm(z)
 
 
 class EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal, self.dropout_rate = config.heads, causal, config.dropout
+        self.heads, self.causal = config.heads, causal
         self.attention_norm = nn.LayerNorm(config.width)
         self.queries_keys_values = nn.Linear(config.width, 3 * config.width)
         self.attention_out = nn.Linear(config.width, config.width)
@@ -76,36 +77,54 @@ class EncoderLayer(nn.Module):
         self.feedforward_out = nn.Linear(config.feedforward, config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, z: Tensor, rotary: tuple[Tensor, Tensor], inside: Tensor | None) -> Tensor:
-        batch, length, width = z.shape
-        qkv = self.queries_keys_values(self.attention_norm(z))  # [B, C, 3d]
-        q, k, v = qkv.view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # each [B, H, C, d/H]
-        mask = inside
-        if self.causal and inside is not None:
-            mask = inside & torch.ones(length, length, dtype=torch.bool, device=z.device).tril()
-        attended = F.scaled_dot_product_attention(
-            rotate(q, rotary),
-            rotate(k, rotary),
-            v,
-            attn_mask=mask,
-            is_causal=self.causal and mask is None,
-            dropout_p=self.dropout_rate if self.training else 0.0,
-        )  # [B, H, C, d/H]
-        attended = attended.transpose(1, 2).reshape(batch, length, width)
-        z = z + self.dropout(self.attention_out(attended))
-        inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [B, C, ff]
+    def forward(self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
+        total, width = z.shape
+        qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
+        q, k = rotate(qkv[:, :2], rotary).unbind(1)  # each [T, H, d/H]
+        attended = attend(q, k, qkv[:, 2], packing, self.causal)  # [T, H, d/H]
+        z = z + self.dropout(self.attention_out(attended.reshape(total, width)))
+        inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
 
 
-def rotary_angles(length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """cos and sin [C, d/H / 2] of position times frequency."""
-    frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)  # [d/H / 2]
-    angle = torch.arange(length, device=device)[:, None] * frequency  # [C, d/H / 2]
+def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        from torch.nn.attention.varlen import varlen_attn
+
+        window = {"window_size": (-1, 0)} if causal else {}
+        return varlen_attn(q, k, v, packing.starts, packing.starts, packing.longest, packing.longest, **window)
+    if len(packing.starts) == 2:  # one sequence
+        q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))  # [1, H, T, d/H]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1)
+    return _attend_padded(q, k, v, packing, causal)
+
+
+def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
+    batch, longest = len(packing.starts) - 1, packing.longest
+    place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
+    padded = q.new_zeros(3, batch * longest, *q.shape[1:])
+    padded[:, place] = torch.stack((q, k, v))
+    q, k, v = padded.view(3, batch, longest, *q.shape[1:]).transpose(2, 3)  # each [B, H, L, d/H]
+    column = torch.arange(longest, device=q.device)
+    inside = column < packing.starts.diff()[:, None]  # [B, L]
+    mask = inside[:, None, None]  # [B, 1, 1, L]: keys beyond the end are not attended to
+    if causal:
+        mask = mask & (column <= column[:, None])
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, L, d/H]
+    return attended.transpose(1, 2).flatten(0, 1)[place]
+
+
+def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
+    """cos and sin [T, 1, 1, d/H / 2] of position times frequency."""
+    frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=position.device) / head_width)  # [d/H / 2]
+    angle = position[:, None, None, None] * frequency
     return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair (x_i, x_{i + d/2H}) by its position's angle, so that q.k depends on distance alone."""
+    """Turn each pair (x_i, x_{i + d/2H}) of x [T, ., H, d/H] by its position's angle: q.k depends on distance alone."""
     cos, sin = (part.to(x.dtype) for part in rotary)
-    first, second = x.chunk(2, dim=-1)  # each [B, H, C, d/H / 2]
+    first, second = x.chunk(2, dim=-1)  # each [T, ., H, d/H / 2]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -1,0 +1,45 @@
+"""The benchmark of the core runs from a checkout, prints its table and leaves a complete record."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RATES = [
+    "training_tokens_per_second",
+    "filled_tokens_batch_1_per_second",
+    "filled_tokens_batch_32_per_second",
+    "filled_tokens_parallel_batch_32_per_second",
+    "likelihood_token_orders_per_second",
+]
+
+
+def test_the_core_benchmark_prints_a_table_and_writes_its_numbers(tmp_path: Path):
+    out = tmp_path / "new" / "core.json"
+    options = ["--sizes", "tiny", "--device", "cpu", "--seconds", "0.2", "--threads", "1", "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "core.py"), *options],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tiny: 0.9 M parameters" in done.stdout
+    for what in ("training: tokens", "batch 1: tokens", "batch 32: tokens", "all blanks at once", "likelihood: tokens"):
+        assert what in done.stdout
+
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["device"] == "cpu" and record["threads"] == 1 and record["settings"]["vocabulary"] == 10_000
+    assert all(record[field] for field in ("hardware", "torch", "commit"))
+    (size, result), *others = record["sizes"].items()
+    assert size == "tiny" and not others
+    for field in ("parameters", *RATES):
+        assert math.isfinite(result[field]) and result[field] > 0, field
+    for name, measurement in result["measurements"].items():
+        assert measurement["calls"] >= 1 and measurement["seconds"] > 0, name
+        assert math.isclose(measurement["units"] / measurement["seconds"], result[f"{name}_per_second"]), name
+    assert {f"{name}_per_second" for name in result["measurements"]} == set(RATES)
