@@ -242,12 +242,13 @@ def test_required_words_compete_in_all_placements():
         ("___[3]", Constraint(max=2), "blank 1: the minimum length 3 is greater than the maximum 2"),
         ("a ___", Constraint(min=4, max=2), "minimum length 4 is greater than the maximum 2"),
         ("___[2]", Constraint(require=("a b c",)), "required words take 3, and the maximum length is 2"),
-        ("___", Constraint(require=("a",), ban=("a",)), "'a' is both required and banned"),
-        ("___", Constraint(require=("a",), only=("b",)), "'a' is required but is not one of the only-these"),
+        ("___", Constraint(require=("a",), ban=("a",)), "'a' is required, but banned"),
+        ("___", Constraint(require=("a",), only=("b",)), "'a' is required, but banned or not one of"),
         ("___", Constraint(require=("xyzzy",)), "'xyzzy' is not in the model's vocabulary"),
         ("___", Constraint(only=("xyzzy",)), "'xyzzy' is not in the model's vocabulary"),
-        ("___", Constraint(ban=("a", "b", "c")), "nothing is left"),
-        ("___", Constraint(only=("a",), ban=("a",)), "all the only-these words are banned"),
+        ("___", Constraint(ban=("a b",)), "'a b' is not one word"),
+        ("___", Constraint(ban=("a", "b", "c")), "all the words that may be written are banned"),
+        ("___", Constraint(only=("a",), ban=("a",)), "all the words that may be written are banned"),
     ],
 )
 def test_contradictions_are_named(canvas, constraint, message):
@@ -255,7 +256,20 @@ def test_contradictions_are_named(canvas, constraint, message):
         text_of(canvas, [constraint])
 
 
-@pytest.mark.parametrize("bad", [{"min": 0}, {"max": -1}, {"min": 1.5}, {"ban": "word"}, {"ban": [""]}, {"maximum": 3}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"min": 0},
+        {"max": -1},
+        {"min": 1.5},
+        {"ban": "word"},
+        {"ban": [""]},
+        {"ban": 3},
+        {"only": None},
+        {"require": {"a": 1}},
+        {"maximum": 3},
+    ],
+)
 def test_malformed_constraints_are_refused(bad):
     with pytest.raises(ConstraintError):
         Constraint.from_json(bad)
@@ -277,6 +291,11 @@ BPE_CASES = [
     ("___ ice", [Constraint(require=("believe",), max=3)]),
     ("they ___ ice", [Constraint(only=("unreal", "cream", "creamy"), max=3)]),
     ("they ___ ice", [Constraint(ban=("unreal", "cream"), max=2)]),
+    ("they have ___[1] ___[1] ice", [Constraint(ban=("unreal", "really", "cream")), Constraint()]),
+    ("they ___[1] ___[1-3] ___[2-]", [Constraint(only=("believe", "creamy")), Constraint(), Constraint(only=("ice",))]),
+    ("___ unbelievable", [Constraint(only=("really", "ice"))]),
+    ("they have ___[1] ice", [Constraint(require=("they",))]),  # spelt with a token that is never written alone
+    ("they like ice___", [Constraint(require=("ice",))]),
 ]
 
 
@@ -297,6 +316,31 @@ def test_bpe_fills_keep_spaces_word_counts_and_whole_words(canvas, constraints):
                 assert not set(bare) & set(constraint.ban), (mode, span)
                 assert not constraint.only or set(bare) <= set(constraint.only), (mode, span)
                 assert set(constraint.require) <= set(words), (mode, span)
+
+
+def test_required_characters_must_be_allowed_characters():
+    characters = Tokenizer.train("character", ["abcd"])
+    for constraint in (Constraint(require=("d",), only=("a",)), Constraint(require=("ab",), ban=("a",))):
+        with pytest.raises(ConstraintError, match="is required, but banned or not one of"):
+            text_of("___", [constraint], tokenizer=characters)
+    text = text_of("a___[3]d", [Constraint(require=("bc",), ban=("a",))], tokenizer=characters)
+    model = make_blm(vocabulary=len(characters))
+    for _, drafts in search_modes(model, text):
+        for draft in drafts:
+            span = characters.decode(spans_of(draft, text)[0])
+            assert "bc" in span and len(span) == 3 and "a" not in span
+
+
+def test_bpe_phrases_cannot_be_banned():
+    with pytest.raises(ConstraintError, match="'ice cream' is several words"):
+        text_of("___", [Constraint(ban=("ice cream",))], tokenizer=BPE)
+
+
+def test_words_spelt_with_different_tokens_are_one_fill():
+    text = text_of("they have ___[1] ice", tokenizer=BPE)
+    drafts = beam_search(BPE_MODEL, [text], beam=300, n=200)[0]
+    spelt = [BPE.decode(spans_of(draft, text)[0]) for draft in drafts]
+    assert len(set(spelt)) == len(spelt)
 
 
 # --- Sampling ---------------------------------------------------------------------------------------------------------
@@ -370,13 +414,23 @@ def test_random_canvases_always_come_out_whole():
             assert draft.finished and all(spans_of(draft, text))
 
 
-@pytest.mark.parametrize("options", [{"order": "random"}, {"beam": 0}, {"n": 0}])
+@pytest.mark.parametrize("options", [{"order": "random"}, {"beam": 0}, {"n": 0}, {"length_penalty": math.nan}])
 def test_bad_options_are_refused(options):
     with pytest.raises(BlankLMError):
         beam_search(MODEL, [text_of("___")], **options)
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0}, {"temperature": math.nan}, {"top_p": 0}, {"top_k": -1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0},
+        {"temperature": math.inf},
+        {"temperature": math.nan},
+        {"top_p": 0},
+        {"top_k": -1},
+        {"seed": -1},
+    ],
+)
 def test_bad_sampling_options_are_refused(options):
     with pytest.raises(BlankLMError):
         Sampling(**options)

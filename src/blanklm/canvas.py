@@ -13,8 +13,9 @@ literal (``\\___``), and so it does with a bracket right after a blank (``___\\[
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from blanklm.errors import CanvasError
@@ -227,8 +228,13 @@ class Fill:
     text: str
     spans: tuple[str, ...]
     log_prob: float
-    trajectory: Trajectory | None = field(default=None, repr=False)
+    steps: Callable[[], Trajectory] | None = field(default=None, repr=False, compare=False)
     alternatives: tuple[Fill, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def trajectory(self) -> Trajectory | None:
+        """How the fill came about; put together when it is first asked for."""
+        return self.steps() if self.steps is not None else None
 
     @property
     def ranked(self) -> tuple[Fill, ...]:
@@ -244,8 +250,8 @@ class Fill:
 
 # --- The text syntax -------------------------------------------------------------------------------------
 
-_BLANK = re.compile(r"(?P<slashes>\\*)(?P<run>_{3,})(?P<length>\[[^\]\n]*\]?)?")
-_LENGTH = re.compile(r"\[\s*(?P<min>\d+)\s*(?P<dash>-\s*(?P<max>\d+)?\s*)?\]")
+_BLANK = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<run>_{3,})(?P<length>\[[^\]\n]*\]?)?")
+_LENGTH = re.compile(r"\[\s*(?P<min>\d{1,9})\s*(?P<dash>-\s*(?P<max>\d{1,9})?\s*)?\]")
 _ESCAPED_BRACKET = re.compile(r"(?P<slashes>\\+)\[")
 
 
@@ -314,7 +320,7 @@ class Template:
 
 def escape(text: str) -> str:
     """Write literal text so that its underscore runs are not read as blanks."""
-    return re.sub(r"(\\*)(_{3,})", lambda m: m[1] * 2 + "\\" + m[2], text)
+    return re.sub(r"(?<!\\)(\\*)(_{3,})", lambda m: m[1] * 2 + "\\" + m[2], text)
 
 
 def _parse_length(text: str, match: re.Match[str]) -> Blank:

@@ -166,10 +166,10 @@ class Tokenizer:
 
     @cached_property
     def never_written(self) -> np.ndarray:
-        """[V] special tokens, and BPE tokens that are only white space or a broken part of a character."""
+        """[V] special tokens, and BPE tokens that are white space, control or a broken part of a character."""
         never = np.zeros(len(self), dtype=bool)
         never[: len(SPECIAL_TOKENS)] = True
         if self.kind == "bpe":
             texts = [self.token_text(i) for i in range(len(self))]
-            never |= np.array([not text.strip() or "�" in text or "\n" in text for text in texts])
+            never |= np.array([not text.strip() or "�" in text or not text.isprintable() for text in texts])
         return never

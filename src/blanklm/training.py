@@ -31,6 +31,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
+
 from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
 from blanklm.errors import CheckpointError, TrainingError

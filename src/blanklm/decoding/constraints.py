@@ -43,9 +43,8 @@ class Constraint:
     def __post_init__(self) -> None:
         for name in ("ban", "require", "only"):
             words = getattr(self, name)
-            if isinstance(words, str):
-                raise ConstraintError(f"{name} takes a list of words, not the text {words!r}")
-            words = tuple(words)
+            if not isinstance(words, list | tuple):
+                raise ConstraintError(f"{name} takes a list of words, not {words!r}")
             if not all(isinstance(word, str) and word.strip() for word in words):
                 raise ConstraintError(f"{name} holds an empty word")
             object.__setattr__(self, name, tuple(" ".join(word.split()) for word in words))
@@ -83,6 +82,7 @@ class Rule:
     banned: frozenset[str] = frozenset()  # whole words that BPE tokens may not spell
     only: frozenset[str] = frozenset()  # the whole words that they must spell
     only_prefixes: frozenset[tuple[int, ...]] = frozenset()  # token sequences that begin one of them
+    longest_only: int = 1  # tokens in the longest of them
 
     @property
     def checks_words(self) -> bool:
@@ -90,7 +90,7 @@ class Rule:
 
     @property
     def counts(self) -> bool:
-        return self.min > 1 or self.max < math.inf or bool(self.required)
+        return self.min > 1 or self.max < math.inf or bool(self.required) or self.longest_only > 1
 
 
 # --- From what the user says to tokens ---------------------------------------------------------------------------
@@ -119,40 +119,60 @@ def _compile(blank: Blank, constraint: Constraint, space: bool, tokenizer: Token
     units = sum(phrase.units for phrase in required)
     if units > most:
         raise ConstraintError(f"the required words take {units}, and the maximum length is {most}")
-    clash = {_bare(w) for phrase in constraint.require for w in phrase.split()} & {_bare(w) for w in constraint.ban}
-    if clash:
-        raise ConstraintError(f"{sorted(clash)[0]!r} is both required and banned")
-    if constraint.only:
-        allowed = {_bare(word) for word in constraint.only} - {_bare(word) for word in constraint.ban}
-        if not allowed:
-            raise ConstraintError("all the only-these words are banned")
-        missing = [w for phrase in constraint.require for w in phrase.split() if _bare(w) not in allowed]
-        if missing and tokenizer.kind != "character":
-            raise ConstraintError(f"{missing[0]!r} is required but is not one of the only-these words")
-    writable, banned, only, prefixes = None, frozenset(), frozenset(), frozenset()
     if bpe:
-        banned = frozenset(_bare(word) for word in constraint.ban)
+        return _compile_whole_words(constraint, Rule(least, most, space, required), tokenizer)
+    writable = None
+    if constraint.only or constraint.ban:
+        allowed = [_one_token(word, tokenizer, "allow") for word in constraint.only]
+        banned = [_one_token(word, tokenizer, "ban") for word in constraint.ban]
+        if UNK in allowed:
+            word = constraint.only[allowed.index(UNK)]
+            raise ConstraintError(
+                f"{word!r} is not in the model's vocabulary, so it cannot be one of the only-these words"
+            )
+        writable = ~tokenizer.never_written
         if constraint.only:
-            words = [word for word in constraint.only if _bare(word) not in banned]
-            only = frozenset(_bare(word) for word in words)
-            spellings = [tuple(tokenizer.encode(mark + word)) for word in words for mark in (" ", "")]
-            prefixes = frozenset(s[:end] for s in spellings for end in range(1, len(s) + 1))
             writable = np.zeros(len(tokenizer), dtype=bool)
-            writable[[token for spelling in spellings for token in spelling]] = True
-    elif constraint.only or constraint.ban:
-        writable = np.ones(len(tokenizer), dtype=bool)
-        if constraint.only:
-            writable[:] = False
-            writable[[_one_token(word, tokenizer) for word in constraint.only]] = True
-        for word in constraint.ban:
-            ids = tokenizer.encode(word)
-            if len(ids) != 1:
-                unit = "character" if tokenizer.kind == "character" else "word"
-                raise ConstraintError(f"{word!r} is not one {unit}: this model can ban only single {unit}s")
-            writable[ids] = False  # banning an unknown word is no error: it cannot be written anyway
-        if not (writable & ~tokenizer.never_written).any():
-            raise ConstraintError("nothing is left that may be written")
-    return Rule(least, most, space if bpe else None, required, writable, banned, only, prefixes)
+            writable[allowed] = True
+        writable[banned] = False
+        if not writable.any():
+            raise ConstraintError("all the words that may be written are banned")
+        for phrase, words in zip(required, constraint.require, strict=True):
+            if not writable[list(phrase.tokens)].all():
+                raise ConstraintError(f"{words!r} is required, but banned or not one of the only-these words")
+    return Rule(least, most, None, required, writable)
+
+
+def _compile_whole_words(constraint: Constraint, rule: Rule, tokenizer: Tokenizer) -> Rule:
+    """Banned and only-these words for BPE, where a word may be several tokens and is known only when it is complete."""
+    for word in (*constraint.ban, *constraint.only):
+        if " " in word:
+            raise ConstraintError(f"{word!r} is several words: ban or allow single words")
+    banned = frozenset(_bare(word) for word in constraint.ban)
+    required = [word for words in constraint.require for word in words.split()]
+    clash = [word for word in required if _bare(word) in banned]
+    if clash:
+        raise ConstraintError(f"{clash[0]!r} is required, but banned or not one of the only-these words")
+    if not constraint.only:
+        return replace(rule, banned=banned)
+    words = [word for word in constraint.only if _bare(word) not in banned]
+    only = frozenset(_bare(word) for word in words)
+    if not words:
+        raise ConstraintError("all the words that may be written are banned")
+    missing = [word for word in required if _bare(word) not in only]
+    if missing:
+        raise ConstraintError(f"{missing[0]!r} is required, but banned or not one of the only-these words")
+    spellings = [tuple(tokenizer.encode(mark + word)) for word in words for mark in (" ", "")]
+    writable = np.zeros(len(tokenizer), dtype=bool)
+    writable[[token for spelling in spellings for token in spelling]] = True
+    return replace(
+        rule,
+        writable=writable,
+        banned=banned,
+        only=only,
+        only_prefixes=frozenset(s[:end] for s in spellings for end in range(1, len(s) + 1)),
+        longest_only=max(map(len, spellings)),
+    )
 
 
 def _phrase(words: str, tokenizer: Tokenizer) -> Phrase:
@@ -164,10 +184,11 @@ def _phrase(words: str, tokenizer: Tokenizer) -> Phrase:
     return Phrase(tokens, len(tokens))
 
 
-def _one_token(word: str, tokenizer: Tokenizer) -> int:
+def _one_token(word: str, tokenizer: Tokenizer, verb: str) -> int:
     ids = tokenizer.encode(word)
-    if len(ids) != 1 or ids == [UNK]:
-        raise ConstraintError(f"{word!r} is not in the model's vocabulary, so it cannot be one of the only-these words")
+    if len(ids) != 1:
+        unit = "character" if tokenizer.kind == "character" else "word"
+        raise ConstraintError(f"{word!r} is not one {unit}: this model can {verb} only single {unit}s")
     return ids[0]
 
 
@@ -218,7 +239,8 @@ class Account:
     def growth(self, rule: Rule) -> int:
         """By how many tokens the canvas must still grow for the span to be allowed to end."""
         tokens = max(rule.min - self.units, self.phrase_tokens + max(0, self.open_blanks - self.phrases))
-        return max(0, tokens - self.open_blanks)
+        # Any open blank may turn out to need the longest of the only-these words, or the rest of it.
+        return max(0, tokens - self.open_blanks) + self.open_blanks * (rule.longest_only - 1)
 
     def keepable(self, rule: Rule, room: int) -> bool:
         """Can the span still end between its minimum and maximum, with all its required words, in this room?"""
@@ -236,6 +258,8 @@ class Constraints:
 
     def __init__(self, rules: Sequence[Rule], max_length: int, tokenizer: Tokenizer) -> None:
         self.rules, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
+        self._checks_words = any(rule.banned or rule.only for rule in self.rules)
+        self._last_accounts: tuple[Draft, dict[int, Account]] | None = None
 
     @cached_property
     def start_of_required(self) -> tuple[tuple[int, ...], ...]:
@@ -298,8 +322,22 @@ class Constraints:
         return first and self.rules[draft.origins[position]].lead_starts_word is not None
 
     def _account(self, draft: Draft, origin: int) -> Account:
+        return self._accounts(draft)[origin]
+
+    def _accounts(self, draft: Draft) -> dict[int, Account]:
+        """Of every span with something to count. Asked for many times on the same draft, so the last are kept."""
+        if self._last_accounts is None or self._last_accounts[0] is not draft:
+            spans: dict[int, list[int]] = {
+                o: [] for o, rule in enumerate(self.rules) if rule.counts or rule.checks_words
+            }
+            for item, origin in zip(draft.items, draft.origins, strict=True):
+                if origin in spans:
+                    spans[origin].append(item)
+            self._last_accounts = draft, {o: self._account_of(draft, o, span) for o, span in spans.items()}
+        return self._last_accounts[1]
+
+    def _account_of(self, draft: Draft, origin: int, span: list[int]) -> Account:
         rule = self.rules[origin]
-        span = [item for item, o in zip(draft.items, draft.origins, strict=True) if o == origin]
         tokens = [item for item in span if item != BLANK]
         phrases = [rule.required[i].tokens for i in draft.missing[origin]]
         if draft.pending and draft.origins[draft.pending[0]] == origin:
@@ -323,8 +361,8 @@ class Constraints:
 
     def _room_beside(self, draft: Draft, origin: int) -> int:
         """By how much the canvas may grow, with room kept for what other blanks still must take."""
-        others = (o for o, rule in enumerate(self.rules) if rule.counts and o != origin)
-        return self.max_length - len(draft.items) - sum(self._account(draft, o).growth(self.rules[o]) for o in others)
+        others = sum(account.growth(self.rules[o]) for o, account in self._accounts(draft).items() if o != origin)
+        return self.max_length - len(draft.items) - others
 
     def check_room(self, draft: Draft) -> None:
         """Refuse a canvas whose minimum lengths and required words cannot fit into the model's longest text."""
@@ -374,69 +412,77 @@ class Constraints:
             tail = draft.pending[1][1:]
         elif slot.words is not None:
             tail = self._begun(draft, origin, token)[1]
-        if tail is None and not rule.checks_words:
+        if tail is None and not rule.checks_words and not self._checks_words:
             return True
         starts_word = bool(self.tokenizer.starts_word[token])
-        phrase_rest = None if tail is None else len(tail)
-        after = self._account(draft, origin).after(starts_word, side, self._leads(draft, position), phrase_rest)
+        after = None
+        if tail is not None or rule.checks_words:
+            phrase_rest = None if tail is None else len(tail)
+            after = self._account(draft, origin).after(starts_word, side, self._leads(draft, position), phrase_rest)
         if tail is not None:
             room = self._room_beside(draft, origin) - left - right
             if (tail and not right) or not after.keepable(rule, room):
                 return False
-        if not rule.checks_words:
-            return True
-        if tail is None and not left and not starts_word and self._ends_required(draft.items[:position], rule):
-            return False  # it would go on a required word
         items = draft.items[:position] + (BLANK,) * left + (token,) + (BLANK,) * right + draft.items[position + 1 :]
         origins = draft.origins[:position] + (origin,) * (left + 1 + right) + draft.origins[position + 1 :]
         at = position + left
-        if not self._words_allowed(items, origins, at, rule):
+        if self._checks_words and not self._words_allowed(items, origins, at):
             return False
+        if not rule.checks_words:
+            return True
+        if tail is None and not left and not starts_word and self._ends_required(draft.items, draft.origins, position):
+            return False  # it would go on a required word
         if rule.max == math.inf:
             return True
         # A blank after a word that cannot go on takes a new word: count those against the maximum.
         wanting = sum(
-            not (tail and i == at + 1) and not self._can_go_on(items, origins, i, rule)
+            not (tail and i == at + 1) and not self._can_go_on(items, origins, i)
             for i, item in enumerate(items)
             if item == BLANK and origins[i] == origin
         )
         further = after.phrase_units + max(0, wanting - (after.phrases - bool(tail)))
         return after.units + further <= rule.max
 
-    def _words_allowed(self, items: tuple[int, ...], origins: tuple[int, ...], at: int, rule: Rule) -> bool:
-        """No banned word is complete, and with only-these words every word is one of them or begins one."""
-        if not rule.banned and not rule.only:
-            return True
+    def _words_allowed(self, items: tuple[int, ...], origins: tuple[int, ...], at: int) -> bool:
+        """Of the words around the new token, each is allowed by the rule of every blank that it has a part of."""
         for start, end in self._words_around(items, at):
-            if origins[at] not in origins[start:end]:
-                continue  # a word of the user's own, or of another blank
             if start > 0 and items[start - 1] == BLANK and not self.tokenizer.starts_word[items[start]]:
                 continue  # its beginning is not known yet
-            if end == len(items) or items[end] != BLANK:
-                spelt = self.tokenizer.decode(items[start:end]).strip()
-                forms = {spelt.casefold(), _bare(spelt)}
-                if forms & rule.banned or (rule.only and not forms & rule.only):
+            complete = end == len(items) or items[end] != BLANK
+            for origin in set(origins[start:end]) - {-1}:
+                rule = self.rules[origin]
+                if complete and (rule.banned or rule.only):
+                    spelt = self.tokenizer.decode(items[start:end]).strip()
+                    forms = {spelt.casefold(), _bare(spelt)}
+                    if forms & rule.banned or (rule.only and not forms & rule.only):
+                        return False
+                elif rule.only and items[start:end] not in rule.only_prefixes:
                     return False
-            elif rule.only and start <= at < end and items[start:end] not in rule.only_prefixes:
-                return False
+                elif rule.only and origins[end] != origin and not self._is_only_word(items[start:end], rule):
+                    return False  # what is left open beside it belongs to another blank: the word must be whole here
         return True
 
-    def _can_go_on(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int, rule: Rule) -> bool:
+    def _is_only_word(self, tokens: tuple[int, ...], rule: Rule) -> bool:
+        return bool({_bare(self.tokenizer.decode(tokens).strip())} & rule.only)
+
+    def _can_go_on(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int) -> bool:
         """Whether a blank may begin with a token that continues the word before it."""
-        if blank == 0 or origins[blank - 1] != origins[blank] or self._ends_required(items[:blank], rule):
+        rule = self.rules[origins[blank]]
+        if blank == 0 or origins[blank - 1] != origins[blank] or self._ends_required(items, origins, blank):
             return False
         if not rule.only:
             return True
         start, end = self._words_around(items, blank - 1)[0]
         return any(len(p) > end - start and p[: end - start] == items[start:end] for p in rule.only_prefixes)
 
-    def _ends_required(self, items: tuple[int, ...], rule: Rule) -> bool:
-        """Whether the items end with a whole required phrase."""
-        return any(
-            items[-len(spelling) :] == spelling
-            for phrase in rule.required
-            for spelling in (phrase.tokens, phrase.unspaced)
-        )
+    def _ends_required(self, items: tuple[int, ...], origins: tuple[int, ...], end: int) -> bool:
+        """Whether a whole required phrase stands right before ``end``, written into the same blank."""
+        for phrase in self.rules[origins[end]].required:
+            for spelling in (phrase.tokens, phrase.unspaced):
+                start = end - len(spelling or ())
+                if spelling and items[max(0, start) : end] == spelling and origins[start] == origins[end]:
+                    return True
+        return False
 
     def _words_around(self, items: tuple[int, ...], at: int) -> list[tuple[int, int]]:
         """[start, end) of the word that holds the token at ``at`` and of its neighbours, as far as they are known."""

@@ -27,6 +27,8 @@ from blanklm.policy import Policy, Scores
 ORDERS = ("confident", "left-to-right", "model")
 TOKENS_PER_PASS = 32_768
 WORD_SCORES_PER_PASS = 2**26  # blanks times vocabulary: 256 MB
+PAIRS_AT_ONCE = 2**15  # (blank, word) pairs whose left/right are scored together
+REDRAWS = 16  # how often a sample that ran into a dead end is begun again
 RETRY_BEAM = 16  # how hard to look for a fill when constraints lead a narrower search into a dead end
 
 
@@ -72,6 +74,8 @@ def beam_search(
         raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)} or parallel")
     if beam < 1 or n < 1:
         raise BlankLMError(f"the {'beam' if beam < 1 else 'number of fills'} must be at least 1")
+    if not math.isfinite(length_penalty):
+        raise BlankLMError(f"the length penalty must be a number, not {length_penalty}")
     beam = max(beam, n)
     searches = [_Beam(text, beam, n, length_penalty) for text in texts]
     while waiting := [search for search in searches if search.active]:
@@ -120,7 +124,21 @@ class _Beam:
         return nth >= float(np.logaddexp.reduce([draft.log_prob for draft in self.active]))
 
     def best(self) -> list[Draft]:
-        return sorted(self.finished, key=self._rank)[: self.n]
+        return sorted(self._distinct(), key=self._rank)[: self.n]
+
+    def _distinct(self) -> list[Draft]:
+        """One draft for each tuple of spans: BPE may spell the same words with different tokens."""
+        tokenizer = self.text.constraints.tokenizer
+        if tokenizer.kind != "bpe":
+            return self.finished
+        spelt: dict[tuple[str, ...], Draft] = {}
+        for draft in self.finished:
+            spans = tuple(tokenizer.decode(span) for span in draft.spans(len(self.text.constraints.rules)))
+            known = spelt.get(spans)
+            if known is not None:
+                draft = known.merged(draft, float(np.logaddexp(known.log_prob, draft.log_prob)))
+            spelt[spans] = draft
+        return list(spelt.values())
 
     def _rank(self, draft: Draft) -> float:
         return -draft.log_prob / max(1, draft.steps) ** self.length_penalty
@@ -159,15 +177,16 @@ def passes(drafts: Sequence[tuple[Text, Draft]]) -> Iterator[Sequence[tuple[Text
 
 
 class View:
-    """The scores of a group of drafts in one pass, with what their constraints forbid taken out."""
+    """The scores of a group of drafts in one pass, with what their constraints forbid taken out (in place)."""
 
+    @torch.inference_mode()
     def __init__(self, scores: Scores, group: Sequence[tuple[Text, Draft]]) -> None:
         self.scores, self.group = scores, group
         tokenizer = group[0][0].constraints.tokenizer
         device = scores.log_p_word.device
         self.starts_word = torch.from_numpy(tokenizer.starts_word).to(device)  # [V]
-        self.log_p_word = scores.log_p_word.clone()  # [K, V]
-        self.log_p_word[:, torch.from_numpy(tokenizer.never_written).to(device)] = -math.inf
+        self.log_p_word = scores.log_p_word  # [K, V]; what may not be written is set to -inf
+        self.never_written = torch.from_numpy(tokenizer.never_written).to(device)  # [V]
         self.slots: dict[int, Slot] = {}  # by row of the scores
         self.owner: dict[int, int] = {}  # row -> index in the group
         self.rows: list[list[int]] = []  # for each draft, its rows
@@ -185,11 +204,13 @@ class View:
     def _forbid(self, row: int, slot: Slot, writable: np.ndarray | None) -> None:
         log_p = self.log_p_word[row]
         if slot.words is not None:
-            allowed = torch.zeros_like(log_p, dtype=torch.bool)
-            allowed[list(slot.words)] = True
-            log_p[~allowed] = -math.inf
+            forbidden = torch.ones_like(log_p, dtype=torch.bool)
+            forbidden[list(slot.words)] = False
         elif writable is not None:
-            log_p[~torch.from_numpy(writable).to(log_p.device)] = -math.inf
+            forbidden = ~torch.from_numpy(writable).to(log_p.device)
+        else:
+            forbidden = self.never_written
+        log_p[forbidden] = -math.inf
         for starts_word in (False, True):
             if not slot.sides[int(starts_word)].any():
                 log_p[self.starts_word == starts_word] = -math.inf
@@ -217,7 +238,10 @@ class View:
         while rows:
             row = torch.tensor(rows, device=self.log_p_word.device)
             log_p, words = self.log_p_word[row].topk(k)  # [R, k] each
-            log_sides = self.scores.log_p_sides(row.repeat_interleave(k), words.flatten()).view(len(rows), k, 4)
+            pairs = zip(
+                row.repeat_interleave(k).split(PAIRS_AT_ONCE), words.flatten().split(PAIRS_AT_ONCE), strict=True
+            )
+            log_sides = torch.cat([self.scores.log_p_sides(*pair) for pair in pairs]).view(len(rows), k, 4)
             joint = (log_p[:, :, None] + log_sides).masked_fill(~self.allowed_sides(row, words), -math.inf)
             ranked, place = joint.flatten(1).sort(descending=True, stable=True)  # [R, 4k]
             unseen = log_p[:, -1].tolist()  # no action on a word further down is more probable than this
@@ -261,7 +285,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise BlankLMError(
                 f"the temperature must be above 0, not {self.temperature}: to take the best words, use fill"
             )
@@ -269,6 +293,8 @@ class Sampling:
             raise BlankLMError(f"top-k must be 0 (all words) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise BlankLMError(f"top-p must be above 0 and at most 1, not {self.top_p}")
+        if self.seed < 0:
+            raise BlankLMError(f"a seed is 0 or more, not {self.seed}")
 
 
 def sample(
@@ -292,32 +318,43 @@ def sample(
     draws = [text for text in texts for _ in range(n)]
     streams = [np.random.default_rng([sampling.seed, number, i]) for number in numbers for i in range(n)]
     drafts = [text.begin() for text in draws]
+    dead_ends = [0] * len(draws)
     while waiting := [d for d, draft in enumerate(drafts) if not draft.finished]:
         group_start = 0
         for group in passes([(draws[d], drafts[d]) for d in waiting]):
             members = waiting[group_start : group_start + len(group)]
             group_start += len(group)
             view = View(policy.score([draft.items for _, draft in group]), group)
-            rows = _choose_randomly(view, order, sampling, [streams[d] for d in members])
-            for d, row in zip(members, rows, strict=True):
-                candidate = _draw(view, row, sampling, streams[d], with_blank=order == "model")
-                drafts[d] = draws[d].constraints.advance(
-                    drafts[d], candidate.slot, candidate.token, candidate.side, candidate.log_prob
-                )
+            for d, rows in zip(members, view.choose(order), strict=True):
+                try:
+                    row = _choose_randomly(view, rows, order, sampling, streams[d])
+                    c = _draw(view, row, sampling, streams[d], with_blank=order == "model")
+                except DeadEnd:  # constraints left nothing to draw from: begin this draw again
+                    dead_ends[d] += 1
+                    if dead_ends[d] > REDRAWS:
+                        message = "no sample was found that meets the constraints: relax them or change the seed"
+                        raise ConstraintError(message) from None
+                    drafts[d] = draws[d].begin()
+                    continue
+                drafts[d] = draws[d].constraints.advance(drafts[d], c.slot, c.token, c.side, c.log_prob)
     return [drafts[t * n : (t + 1) * n] for t in range(len(texts))]
 
 
-def _choose_randomly(view: View, order: str, sampling: Sampling, streams: list[np.random.Generator]) -> Iterator[int]:
-    """The row of each draft that is acted on: drawn from p(b) for ``model``, by the rule for the others."""
-    for rows, stream in zip(view.choose(order), streams, strict=True):
+class DeadEnd(Exception):
+    """A draft on which no action is left."""
+
+
+def _choose_randomly(view: View, rows: list[int], order: str, sampling: Sampling, stream: np.random.Generator) -> int:
+    """The row of a draft's blank that is acted on: drawn from p(b) for ``model``, by the rule for the others."""
+    if order != "model":
         if not rows:
-            raise ConstraintError("the draw ran into a dead end under the constraints: relax them or change the seed")
-        if order == "model":
-            log_p = view.scores.log_p_blank[rows].double().cpu().numpy()
-            alive = torch.isfinite(view.log_p_word[rows].max(1).values).cpu().numpy()
-            yield rows[_pick(np.where(alive, log_p, -math.inf) / sampling.temperature, stream)]
-        else:
-            yield rows[0]
+            raise DeadEnd
+        return rows[0]
+    alive = [row for row in rows if torch.isfinite(view.log_p_word[row].max())]
+    if not alive:
+        raise DeadEnd
+    log_p = view.scores.log_p_blank[alive].double().cpu().numpy()
+    return alive[_pick(log_p, sampling.temperature, stream)]
 
 
 def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator, with_blank: bool) -> Candidate:
@@ -325,7 +362,7 @@ def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator,
     slot = view.slots[row]
     log_p = view.log_p_word[row].double().cpu().numpy().copy()  # [V]
     while np.isfinite(log_p).any():
-        word = _pick(_truncate(log_p / sampling.temperature, sampling), stream)
+        word = _pick(_truncate(log_p, sampling), sampling.temperature, stream)
         log_sides = (
             view.scores.log_p_sides(
                 torch.tensor([row], device=view.log_p_word.device), torch.tensor([word], device=view.log_p_word.device)
@@ -338,12 +375,12 @@ def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator,
         open_sides = [s for s in range(4) if slot.sides[kind, s] and text.constraints.accepts(draft, slot, word, s)]
         if open_sides:
             masked = np.full(4, -math.inf)
-            masked[open_sides] = log_sides[open_sides] / sampling.temperature
-            side = _pick(masked, stream)
+            masked[open_sides] = log_sides[open_sides]
+            side = _pick(masked, sampling.temperature, stream)
             blank = float(view.scores.log_p_blank[row]) if with_blank else 0.0
             return Candidate(slot, word, side, float(log_p[word] + log_sides[side]) + blank)
         log_p[word] = -math.inf
-    raise ConstraintError("the draw ran into a dead end under the constraints: relax them or change the seed")
+    raise DeadEnd
 
 
 def _truncate(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
@@ -353,7 +390,7 @@ def _truncate(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
     ranked = np.argsort(-logits, kind="stable")
     if sampling.top_k:
         ranked = ranked[: sampling.top_k]
-    p = np.exp(logits[ranked] - logits[ranked[0]])
+    p = np.exp((logits[ranked] - logits[ranked[0]]) / sampling.temperature)
     cumulative = np.cumsum(p / p.sum())
     ranked = ranked[: int(np.searchsorted(cumulative, sampling.top_p)) + 1]
     kept = np.full_like(logits, -math.inf)
@@ -361,8 +398,9 @@ def _truncate(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
     return kept
 
 
-def _pick(logits: np.ndarray, stream: np.random.Generator) -> int:
-    """An index drawn in proportion to exp(logits), by inverting the cumulative distribution."""
-    p = np.exp(logits - logits.max())
+def _pick(logits: np.ndarray, temperature: float, stream: np.random.Generator) -> int:
+    """An index drawn in proportion to exp(logits / temperature), by inverting the cumulative distribution."""
+    with np.errstate(over="ignore"):  # at a very low temperature all but the best underflow to nothing
+        p = np.exp((logits - logits.max()) / temperature)
     cumulative = np.cumsum(p)
     return int(np.searchsorted(cumulative, stream.random() * cumulative[-1], side="right"))
