@@ -111,6 +111,18 @@ def test_scores_agree_across_methods(model):
     assert [s.text for s in model.score(REVIEWS, orders=2)] == REVIEWS
 
 
+def test_a_score_does_not_depend_on_the_texts_around(model):
+    alone = model.score(REVIEWS[1], orders=8).log_prob
+    assert model.score(REVIEWS, orders=8)[1].log_prob == pytest.approx(alone, abs=1e-4)
+
+
+def test_perplexity_takes_the_stream_with_eos_in_chunks(model):
+    estimate = model.perplexity(REVIEWS, orders=2, chunk=10)
+    words = sum(len(review.split()) + 1 for review in REVIEWS)
+    assert estimate.tokens.tolist() == [10] * (words // 10) + [words % 10]
+    assert estimate.perplexity > 1
+
+
 def test_saved_and_loaded_it_fills_the_same(model, tmp_path):
     model.save_pretrained(tmp_path / "copy")
     assert BlankLM.from_pretrained(tmp_path / "copy", device="cpu").fill(CANVAS).text == model.fill(CANVAS).text

@@ -11,6 +11,8 @@ from blanklm.errors import CheckpointError
 from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
 
+SHAPE = ("layers", "heads", "width", "feedforward")
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -55,6 +57,10 @@ def truncate(path):
         (lambda f: edit_config(f, kind="gpt"), "of kind 'gpt'"),
         (lambda f: edit_config(f, format=99), "format 99"),
         (lambda f: edit_config(f, model={"vocabulary": 12}), "does not describe a model"),
+        (lambda f: edit_config(f, kind=["blm"]), "of kind"),
+        (lambda f: edit_config(f, model=[1]), "not the config"),
+        (lambda f: edit_config(f, about=3), "not the config"),
+        (lambda f: edit_config(f, model={"vocabulary": 12, "encoder": dict.fromkeys(SHAPE, 0)}), "does not describe"),
         (lambda f: truncate(f / "model.safetensors"), "damaged or cut short"),
         (lambda f: (f / "model.safetensors").write_bytes(b""), "damaged or cut short"),
         (lambda f: Tokenizer.train("word", ["a"]).save(f / "tokenizer.json"), "come from different models"),
@@ -75,6 +81,7 @@ def test_a_failed_save_leaves_what_was_there(folder, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save_file", no_space)
     loaded = checkpoint.load(folder)
+    other = Tokenizer.train("word", ["x y z"])
     with pytest.raises(CheckpointError, match="disk is full"):
-        checkpoint.save(folder, loaded.model, loaded.tokenizer, {"licence": "changed"})
+        checkpoint.save(folder, loaded.model, other, {"licence": "changed"})
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -114,16 +114,28 @@ def test_jsonl_takes_constraints_for_each_line(blanklm, tmp_path):
         {"text": "the ___ .", "constraints": {"max": "1"}},
         {"text": "the ___ .", "constraints": 3},
         {"words": "the ___ ."},
+        {"text": "the ___ .", "constraints": {"ban": 3}},
+        {"text": "the \ud800 ___ ."},
     ]
-    path.write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n")
+    path.write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n" + "[" * 100_000 + "\n")
     code, out, err = blanklm("fill", "--file", path, "--json")
     records = [json.loads(line) for line in out]
-    assert code == 1 and len(records) == 8
+    assert code == 1 and len(records) == 11
     assert "ice cream" in records[0]["fills"][0]["spans"][0]
     assert len(records[1]["fills"][0]["spans"][0].split()) == 1
     for record, words in zip(
         records[2:],
-        ("2 constraints", "'maximum'", "whole number", "is an object", 'an object with a "text"', "not JSON"),
+        (
+            "2 constraints",
+            "'maximum'",
+            "whole number",
+            "is an object",
+            'an object with a "text"',
+            "list of words",
+            "no Unicode text",
+            "not JSON",
+            "not JSON",
+        ),
         strict=True,
     ):
         assert words in record["error"]
@@ -162,8 +174,17 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["sample", "--temperature", "0"], "temperature must be above 0"),
         (["sample", "--top-p", "2"], "top-p"),
         (["score", ""], "the text is empty"),
-        (["score", "a " * 200], "200 tokens are too many"),
+        (["score", "a " * 200], "200 tokens, and this model takes at most 128"),
         (["score", "a " * 20, "--method", "exact"], "at most 16"),
+        (["fill", "___[" + "9" * 5000 + "]"], "is not a blank with a length"),
+        (["fill", "a \ud800 ___"], "is no Unicode text"),
+        (["fill", "a ___", "--device", "cuda"], "cannot use the device 'cuda'"),
+        (["fill", "a ___", "--ban", "² x"], "is not one word"),
+        (["sample", "--seed", "-1"], "a seed is 0 or more"),
+        (["sample", "--temperature", "inf"], "temperature"),
+        (["fill", "a ___", "--order", "parallel", "-n", "0"], "gives one fill"),
+        (["fill", "a ___", "--length-penalty", "nan"], "must be a number"),
+        (["score", "good", "--seed", "-1"], "a seed is 0 or more"),
         (["score", "good", "--orders", "0"], "at least 1"),
         (["info", "nonesuch"], "there is no model"),
         (["data", "nonesuch"], "there is no corpus"),
@@ -174,6 +195,31 @@ def test_each_mistake_gets_one_plain_line(blanklm, arguments, message):
     code, out, err = blanklm(*arguments)
     assert code == 1 and not out
     assert len(err.splitlines()) == 1 and err.startswith("error: ") and message in err, err
+
+
+def test_the_same_line_is_sampled_anew_each_time_and_the_same_whatever_else_is_there(blanklm):
+    lines = ["the food is ___[4-8] ."] * 100
+    out = blanklm("sample", "--file", "-", stdin="\n".join(lines).encode())[1]
+    assert len(set(out)) > 90
+    lines[3] = "no blank"
+    again = blanklm("sample", "--file", "-", stdin="\n".join(lines).encode())[1]
+    assert again[3] == "" and again[:3] == out[:3] and again[4:] == out[4:]
+
+
+def test_options_and_a_lines_own_constraints_hold_together(blanklm):
+    rows = [{"text": "the ___ .", "constraints": {"min": 4}}, {"text": "the ___ .", "constraints": {"ban": ["food"]}}]
+    code, out, err = blanklm(
+        "fill", "--jsonl", "--max", 2, "--ban", "staff", stdin="\n".join(map(json.dumps, rows)).encode()
+    )
+    assert code == 1 and "line 1: blank 1: the minimum length 4 is greater than the maximum 2" in err
+    assert len(out[1].split()) <= 4 and not {"food", "staff"} & set(out[1].split())
+
+
+def test_the_perplexity_of_a_stream(blanklm):
+    code, out, _ = blanklm("score", "--stream", "--orders", 2, "--json", stdin=b"the food was good .\ngreat !\n")
+    record = json.loads(out[0])
+    assert code == 0 and record["tokens_with_eos"] == 9 and record["chunk"] == 128
+    assert record["interval"][0] < record["perplexity"] < record["interval"][1]
 
 
 def test_unknown_words_are_warned_about_and_filled_around(blanklm):
@@ -201,7 +247,7 @@ def test_sample_and_score(blanklm):
     code, out, _ = blanklm("score", "the food was good .", "good the was food .", "--method", "exact")
     assert code == 0 and len(out) == 3 and float(out[0].split()[0]) > float(out[1].split()[0])
     code, out, err = blanklm("score", "--json", "--orders", 4, stdin=b"the food was good .\n\ngreat !\n")
-    assert code == 1 and "line 2" in err and [json.loads(x)["tokens"] for x in out] == [5, 2]
+    assert code == 1 and "line 2" in err and [json.loads(x).get("tokens") for x in out] == [5, None, 2]
 
 
 def test_what_there_is(blanklm):
@@ -226,7 +272,14 @@ def test_train_then_fill(blanklm, tmp_path):
     assert code == 1 and "holds a run already" in err
     code, _, err = blanklm(*command, *options, "--resume")
     assert code == 0
-    for bad in (["--steps", 0], ["--learning-rate", "nan"], ["--dropout", 1.5], ["--ema", 2], ["--vocabulary", 2]):
+    for bad in (
+        ["--steps", 0],
+        ["--learning-rate", "nan"],
+        ["--dropout", 1.5],
+        ["--ema", 2],
+        ["--vocabulary", 2],
+        ["--max-length", -2],
+    ):
         code, _, err = blanklm("train", texts, "--out", tmp_path / "bad", "--size", "tiny", *bad)
         assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
 

@@ -63,7 +63,7 @@ def test_resuming_continues_bit_for_bit(tmp_path, ema):
     """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
     tokenizer, texts = corpus()
     config = TrainingConfig(
-        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=5, ema=ema
+        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=6, ema=ema
     )
 
     def run(folder):
@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_model(tmp_path)
         if run.progress.step == 7:
             model.word_bias.data.fill_(float("nan"))
 
-    with pytest.raises(TrainingError, match=r"loss is nan after step 8.*lower --learning-rate"):
+    with pytest.raises(TrainingError, match=r"not a number by step 8: lower --learning-rate"):
         run.go(poison)
     assert all(torch.isfinite(p).all() for p in checkpoint.load(tmp_path).model.parameters())
     assert (tmp_path / "state-00000005").is_dir()
@@ -175,6 +175,41 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
         go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
     with pytest.raises(TrainingError, match="other texts"):
         go(texts=TokenisedTexts([[5, 6]]), resume=True)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"run.json is damaged"):
+        go(resume=True)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(TrainingError, match="holds a model already"):
+        go()
+
+
+def test_a_damaged_state_is_named(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=4, tokens_per_batch=64, save_every=2, evaluate_every=2)
+    train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False)
+    weights = tmp_path / "state-00000004" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(TrainingError, match="state-00000004 is damaged"):
+        train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, resume=True, show_progress=False)
+
+
+def test_a_state_that_is_not_a_number_is_never_saved(tmp_path):
+    """Even between two lines of the log."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=30, tokens_per_batch=64, log_every=20, save_every=5, evaluate_every=100)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    step = run._step
+
+    def poisoned(*arguments):
+        if run.progress.step == 11:
+            run.model.word_bias.data.fill_(float("nan"))
+        return step(*arguments)
+
+    run._step = poisoned
+    with pytest.raises(TrainingError, match="not a number"):
+        run.go(lambda *_: None)
+    assert [state.name for state in tmp_path.glob("state-*")] == ["state-00000010"]
 
 
 ENDLESS = """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint, likelihood, pretrained
+from blanklm.batching import stream_chunks
 from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
 from blanklm.decoding.constraints import Constraint, Constraints, compile_rules
 from blanklm.decoding.draft import Draft
@@ -74,7 +75,8 @@ class BlankLM:
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        except RuntimeError as error:
+            torch.zeros(1, device=model.device).item()  # some devices fail only when used
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
         return cls(model, loaded.tokenizer, loaded.about)
 
@@ -102,7 +104,11 @@ class BlankLM:
 
     def prepare(self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None) -> Request:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
-        template = text if isinstance(text, Template) else Template.parse(text)
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise BlankLMError(f"character {error.start + 1} of the text is no Unicode text: remove it") from None
+        template = Template.parse(text)
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
         if not template.blanks:
@@ -114,8 +120,8 @@ class BlankLM:
                 f"the text takes {len(ids):,} tokens with its {len(template.blanks):,} blanks, and this model takes at "
                 f"most {longest:,}: shorten it or split it"
             )
-        per_blank = _per_blank(constraints, len(template.blanks))
-        rules = compile_rules(template, per_blank, spaces, self.tokenizer)
+        each = per_blank(constraints, len(template.blanks))
+        rules = compile_rules(template, each, spaces, self.tokenizer)
         prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer))
         prepared.constraints.check_room(prepared.begin())
         unknown = [word for piece in template.pieces for word in self.tokenizer.unknown_words(piece)]
@@ -142,9 +148,9 @@ class BlankLM:
         ``constraints``: one for every blank, or a list with one per blank.
         """
 
-        def search(group: list[Request], numbers: list[int]) -> list[list[Draft]]:
+        def search(group: list[Request], places: list[int]) -> list[list[Draft]]:
             if order == "parallel":
-                if n > 1 or beam > 1:
+                if n != 1 or beam != 1:
                     raise BlankLMError("order 'parallel' gives one fill: leave out the beam and the number of fills")
                 return [[draft] for draft in fill_in_parallel(self.model, [request.text for request in group])]
             return beam_search(self.model, [request.text for request in group], beam, n, order, length_penalty)
@@ -163,14 +169,19 @@ class BlankLM:
         order: str = "model",
         constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
         progress: Progress | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[Fill] | list[list[Fill]]:
-        """``n`` random fills of each canvas text; of nothing but a blank by default. A list of n fills a text."""
+        """``n`` random fills of each canvas text; of nothing but a blank by default. A list of n fills a text.
+
+        A text's draws depend on ``seed`` and on its number: its place in the list, unless ``numbers`` says otherwise.
+        """
         if n < 1:
             raise BlankLMError("the number of samples must be at least 1")
         sampling = Sampling(temperature, top_k, top_p, seed)
 
-        def search(group: list[Request], numbers: list[int]) -> list[list[Draft]]:
-            return sample(self.model, [request.text for request in group], n, order, sampling, numbers)
+        def search(group: list[Request], places: list[int]) -> list[list[Draft]]:
+            chosen = places if numbers is None else [numbers[place] for place in places]
+            return sample(self.model, [request.text for request in group], n, order, sampling, chosen)
 
         drawn = self._search(texts, constraints, search, progress)
         return drawn[0] if isinstance(texts, str | Request) else drawn
@@ -202,7 +213,7 @@ class BlankLM:
             text=self.tokenizer.render(request.template, spans),
             spans=tuple(spans),
             log_prob=draft.log_prob,
-            trajectory=self._trajectory(request, draft),
+            steps=lambda: self._trajectory(request, draft),
         )
 
     def _trajectory(self, request: Request, draft: Draft) -> Trajectory:
@@ -228,17 +239,11 @@ class BlankLM:
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(SCORE_METHODS)}")
         if orders < 1:
             raise BlankLMError("the number of orders must be at least 1")
+        if seed < 0:
+            raise BlankLMError(f"a seed is 0 or more, not {seed}")
         single = isinstance(texts, str)
         texts = [texts] if single else list(texts)
-        ids = self.tokenizer.encode_many(texts)
-        for text, tokens in zip(texts, ids, strict=True):
-            if not tokens:
-                raise BlankLMError("the text is empty: there is nothing to score")
-            if len(tokens) > self.model.config.max_length:
-                raise BlankLMError(
-                    f"the text {text[:20]!r}... takes {len(tokens):,} tokens, and this model takes at most "
-                    f"{self.model.config.max_length:,}: split it"
-                )
+        ids = [self.to_score(text, method) for text in texts]
         errors: Iterable[float | None] = [None] * len(texts)
         if method == "exact":
             log_probs = []
@@ -257,6 +262,32 @@ class BlankLM:
         ]
         return scores[0] if single else scores
 
+    def to_score(self, text: str, method: str = "monte-carlo") -> list[int]:
+        """The tokens of a text, checked: whatever keeps it from being scored raises here."""
+        try:
+            tokens = self.tokenizer.encode(text)
+        except TypeError:  # what the tokenizer makes of a lone surrogate
+            raise BlankLMError("the text holds characters that are no Unicode text: remove them") from None
+        if not tokens:
+            raise BlankLMError("the text is empty: there is nothing to score")
+        longest = likelihood.LONGEST_EXACT if method == "exact" else self.model.config.max_length
+        if len(tokens) > longest:
+            what = "the exact sum takes" if method == "exact" else "this model takes"
+            raise BlankLMError(f"the text has {len(tokens):,} tokens, and {what} at most {longest:,}: split it")
+        return tokens
+
+    def perplexity(
+        self,
+        texts: Sequence[str],
+        orders: int = 64,
+        chunk: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> likelihood.Estimate:
+        """The paper's convention: the stream of all texts with <eos>, in chunks; perplexity per token, <eos> counted."""
+        chunks = stream_chunks(map(self.tokenizer.encode, texts), chunk or self.model.config.max_length)
+        return likelihood.monte_carlo(self.model, chunks, orders, seed, progress=progress)
+
     def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:
         """How many units of work ``score`` reports to its ``progress``."""
         if method == "monte-carlo":
@@ -266,10 +297,10 @@ class BlankLM:
 
 def _with_alternatives(ranked: list[Fill]) -> Fill:
     best, *rest = ranked
-    return Fill(best.text, best.spans, best.log_prob, best.trajectory, tuple(rest))
+    return replace(best, alternatives=tuple(rest))
 
 
-def _per_blank(constraints, blanks: int) -> list[Constraint]:
+def per_blank(constraints, blanks: int) -> list[Constraint]:
     """One constraint for each blank, from one for all or a list of one each."""
     if constraints is None or isinstance(constraints, Constraint | Mapping):
         constraints = [constraints or Constraint()] * blanks

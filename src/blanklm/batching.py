@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from blanklm.special import PAD
+from blanklm.errors import BlankLMError
+from blanklm.special import EOS, PAD
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, are spread evenly over [0, 1)
 POOL = 64  # batches whose texts are sorted together: alike in length within a batch, still shuffled across the epoch
@@ -71,6 +72,14 @@ class TokenisedTexts:
     @property
     def tokens(self) -> int:
         return int(self.lengths.sum())
+
+
+def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[list[int]]:
+    """The language-modelling convention: all texts in one stream, each ended by <eos>, in chunks of ``length``."""
+    if length < 1:
+        raise BlankLMError(f"a chunk has at least 1 token, not {length}")
+    stream = [token for text in texts for token in (*text, EOS)]
+    return [stream[start : start + length] for start in range(0, len(stream), length)]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import json
 import os
 import typing
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from blanklm.errors import CheckpointError
 from blanklm.tokenizer import Tokenizer
 
 FORMAT = 1
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
 MODELS = {"blm": ("blanklm.models.blm", "BLM", "BLMConfig")}  # kind -> where its class and config live
 
 
@@ -44,12 +45,11 @@ def save(
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
     weights = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / "tokenizer.json") as path:
-        tokenizer.save(path)
-    with replacing(folder / "model.safetensors") as path:
-        save_file(weights, str(path))
-    with replacing(folder / "config.json") as path:
-        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with ExitStack() as files:  # all three are written before any takes its name
+        paths = [files.enter_context(replacing(folder / name)) for name in FILES]
+        paths[0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        tokenizer.save(paths[1])
+        save_file(weights, str(paths[2]))
 
 
 def load(folder: Path) -> Checkpoint:
@@ -59,7 +59,7 @@ def load(folder: Path) -> Checkpoint:
     try:
         model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
         model = getattr(importlib.import_module(module), class_name)(model_config)
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
     tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
     if len(tokenizer) != model_config.vocabulary:
@@ -76,7 +76,7 @@ def load(folder: Path) -> Checkpoint:
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
-    return Checkpoint(model.eval(), tokenizer, config.get("about", {}))
+    return Checkpoint(model.eval(), tokenizer, config["about"])
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -87,11 +87,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind, version = config["kind"], config["format"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        config["about"] = dict(config.get("about", {}))
+        dict(config["model"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(f"{path} is not the config of a blanklm model") from None
     if version != FORMAT:
         raise CheckpointError(f"{path} has format {version}; this version of blanklm reads format {FORMAT}")
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise CheckpointError(f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(MODELS)}")
     return config
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from blanklm.api import BlankLM, Request
     from blanklm.canvas import Fill, Trajectory
+    from blanklm.decoding.constraints import Constraint
 
 LINES_AT_ONCE = 64  # lines filled together; results are printed as each group is done
 
@@ -36,6 +37,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         app()
     except BlankLMError as error:
@@ -92,7 +95,8 @@ class TokenizerKind(StrEnum):
 
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
 File = Annotated[
-    Path | None, typer.Option("--file", "-f", help="One text a line, or .jsonl; may be .xz, .gz, .bz2, .zst.")
+    Path | None,
+    typer.Option("--file", "-f", help="One text a line, or .jsonl; may be .xz, .gz, .bz2, .zst. -: standard input."),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundled model, a folder or a Hugging Face Hub id.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; the GPU by default where there is one.")]
@@ -130,7 +134,8 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
     if texts:
         yield from (Line(None, text) for text in texts)
         return
-    if file is None and sys.stdin.isatty():
+    file = None if file == Path("-") else file
+    if file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise BlankLMError('no text: write blanklm fill "They also have ___ which ___ .", or use --file or a pipe')
     from blanklm.data.readers import COMPRESSED, DAMAGE, open_bytes
     from blanklm.errors import DataError
@@ -160,6 +165,8 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
         record = json.loads(text)
     except json.JSONDecodeError as error:
         return Line(number, text, error=f"not JSON ({error.msg} at column {error.colno})")
+    except (RecursionError, ValueError):
+        return Line(number, text, error="not JSON that can be read: nested too deeply, or a number too long")
     if not isinstance(record, dict) or not isinstance(record.get("text", record.get("input")), str):
         return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
     return Line(number, record.get("text", record.get("input")), record.get("constraints"))
@@ -173,7 +180,7 @@ def _shared_constraints(least, most, ban, require, only, blanks: int) -> list[di
     for name, words in (("ban", ban), ("require", require), ("only", only)):
         for word in words or ():
             number, separator, rest = word.partition("=")
-            if not (separator and number.isdigit()):
+            if not (separator and number.isdecimal() and len(number) < 10):
                 for constraint in per_blank:
                     constraint[name].append(word)
                 continue
@@ -181,6 +188,23 @@ def _shared_constraints(least, most, ban, require, only, blanks: int) -> list[di
                 raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
             per_blank[int(number) - 1][name].append(rest)
     return per_blank
+
+
+def _both(shared: list[dict[str, Any]], own: list | dict | None) -> list[Constraint]:
+    """The constraints of the options and those of a line, together; a line's only-these words come first."""
+    from blanklm.api import per_blank
+    from blanklm.decoding.constraints import Constraint
+
+    return [
+        Constraint(
+            min=max((length for length in (a["min"], b.min) if length is not None), default=None),
+            max=min((length for length in (a["max"], b.max) if length is not None), default=None),
+            ban=(*a["ban"], *b.ban),
+            require=(*a["require"], *b.require),
+            only=b.only or tuple(a["only"]),
+        )
+        for a, b in zip(shared, per_blank(own, len(shared)), strict=True)
+    ]
 
 
 def _load(model: str | None, device: str | None) -> BlankLM:
@@ -233,7 +257,7 @@ def fill(
     """
     options = {"n": n, "beam": beam, "order": order.value, "length_penalty": length_penalty}
 
-    def run(language_model: BlankLM, requests: list[Request]) -> list[list[Fill]]:
+    def run(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
         return [list(best.ranked) for best in language_model.fill(requests, **options)]
 
     _fill_all(run, _lines(texts, file, jsonl), model, device, (least, most, ban, require, only), as_json, trace, strict)
@@ -269,8 +293,8 @@ def sample(
     """
     drawing = {"n": n, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "order": order.value}
 
-    def run(language_model: BlankLM, requests: list[Request]) -> list[list[Fill]]:
-        return language_model.sample(requests, **drawing)
+    def run(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
+        return language_model.sample(requests, **drawing, numbers=numbers)
 
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else _lines(texts, file, jsonl)
     _fill_all(run, lines, model, device, (least, most, ban, require, only), as_json, trace, strict)
@@ -279,11 +303,12 @@ def sample(
 def _fill_all(run, lines: Iterator[Line], model, device, shared, as_json: bool, trace: bool, strict: bool) -> None:
     """Prepare, fill and print a group of lines at a time, in order; bad lines are reported and passed over."""
     language_model = _load(model, device)
-    failed = 0
+    failed = seen = 0
     with _progress(None, "texts") as advance:
         while group := list(islice(lines, LINES_AT_ONCE)):
             prepared = [_prepare(language_model, line, shared, strict) for line in group]
-            ready = [request for request in prepared if not isinstance(request, str)]
+            ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
+            seen += len(group)
             answers = _run_group(run, language_model, ready)
             for line, request in zip(group, prepared, strict=True):
                 answer = request if isinstance(request, str) else next(answers)
@@ -303,10 +328,11 @@ def _prepare(language_model: BlankLM, line: Line, shared, strict: bool) -> Reque
 
     try:
         constraints = line.constraints
-        if constraints is None and any(option is not None for option in shared):
-            constraints = _shared_constraints(*shared, len(Template.parse(line.text).blanks))
-        elif constraints is not None and not isinstance(constraints, list | dict):
+        if constraints is not None and not isinstance(constraints, list | dict):
             return '"constraints" is an object, or a list with one object a blank'
+        if any(option is not None for option in shared):
+            blanks = len(Template.parse(line.text).blanks)
+            constraints = _both(_shared_constraints(*shared, blanks), constraints)
         request = language_model.prepare(line.text, constraints)
     except BlankLMError as error:
         return str(error)
@@ -318,30 +344,40 @@ def _prepare(language_model: BlankLM, line: Line, shared, strict: bool) -> Reque
     return request
 
 
-def _run_group(run, language_model: BlankLM, requests: list[Request]) -> Iterator[list[Fill] | str]:
+def _run_group(run, language_model: BlankLM, ready: list[tuple[int, Request]]) -> Iterator[list[Fill] | str]:
     """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
-    if not requests:
+    if not ready:
         return iter(())
     try:
-        return iter(run(language_model, requests))
+        return iter(run(language_model, [request for _, request in ready], [number for number, _ in ready]))
     except BlankLMError as error:
-        if len(requests) == 1:
+        if len(ready) == 1:
             return iter([str(error)])
-        return (answer for request in requests for answer in _run_group(run, language_model, [request]))
+        return (answer for one in ready for answer in _run_group(run, language_model, [one]))
+
+
+def _print_error(line: Line, reason: str, as_json: bool) -> None:
+    print(f"error: {line.place}{' '.join(reason.split())}", file=sys.stderr)
+    if as_json:
+        record = {"input": line.text, "error": reason}
+        print(_json(record if line.number is None else record | {"line": line.number}))
+    elif line.number is not None:
+        print()  # so that the n-th line out answers the n-th line in
+
+
+def _json(record: Any) -> str:
+    """One line; characters that are no Unicode text are escaped."""
+    text = json.dumps(record, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(record)
 
 
 def _print_answer(line: Line, answer: list[Fill] | str, as_json: bool, trace: bool) -> None:
     if isinstance(answer, str):
-        print(f"error: {line.place}{' '.join(answer.split())}", file=sys.stderr)
-        if as_json:
-            record = {"input": line.text, "error": answer}
-            print(json.dumps(record if line.number is None else record | {"line": line.number}, ensure_ascii=False))
-        elif line.number is not None:
-            print()  # so that the n-th line out answers the n-th line in
+        _print_error(line, answer, as_json)
         return
     if as_json:
         record = {"input": line.text, "fills": [fill.to_json(trace) for fill in answer]}
-        print(json.dumps(record, ensure_ascii=False))
+        print(_json(record))
         return
     for fill in answer:
         score = f"{fill.log_prob:9.3f}  " if len(answer) > 1 else ""
@@ -417,6 +453,7 @@ def score(
     model: Model = None,
     method: Annotated[Method, typer.Option(help="exact: up to 16 tokens.")] = Method.monte_carlo,
     orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) a text.")] = 64,
+    stream: Annotated[bool, typer.Option("--stream", help="Perplexity of all texts as one stream with <eos>.")] = False,
     seed: int = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
@@ -426,39 +463,72 @@ def score(
 
     blanklm score "the food was really good ."
     """
-    language_model = _load(model, device)
-    lines, failed = list(_lines(texts, file, jsonl)), 0
-    good: list[Line] = []
-    for line in lines:
-        reason = line.error or ("the text is empty: there is nothing to score" if not line.text.strip() else None)
-        tokens = len(language_model.tokenizer.encode(line.text))
-        if reason is None and tokens > language_model.model.config.max_length:
-            reason = (
-                f"{tokens:,} tokens are too many: this model takes at most {language_model.model.config.max_length:,}"
-            )
-        if reason:
-            failed += 1
-            print(f"error: {line.place}{reason}", file=sys.stderr)
-        else:
-            good.append(line)
-    inputs = [line.text for line in good]
-    if not inputs:
-        sys.exit(1)
-    with _progress(language_model.score_work(inputs, method.value, orders), "canvases") as advance:
-        scores = language_model.score(inputs, method.value, orders, seed, progress=advance)
-    for scored in scores:
-        if as_json:
-            print(json.dumps(scored.to_json(), ensure_ascii=False))
-        else:
-            print(f"{scored.log_prob:10.3f}  {scored.perplexity:10.2f}  {scored.text}")
-    tokens = sum(scored.tokens for scored in scores)
-    total = sum(scored.log_prob for scored in scores)
-    if len(scores) > 1 and not as_json:
-        import math
+    import math
 
-        print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {len(scores)} texts, {tokens} tokens)")
-    if failed:
+    language_model = _load(model, device)
+    lines = _lines(texts, file, jsonl)
+    if stream:
+        _score_stream(language_model, [line for line in lines if not line.error], orders, seed, as_json)
+        return
+    failed = scored = tokens = 0
+    total = 0.0
+    while group := list(islice(lines, LINES_AT_ONCE)):
+        reasons = [_reason_not_to_score(language_model, line, method.value) for line in group]
+        good = [line.text for line, reason in zip(group, reasons, strict=True) if reason is None]
+        with _progress(language_model.score_work(good, method.value, orders), "canvases") as advance:
+            answers = iter(language_model.score(good, method.value, orders, seed, progress=advance) if good else ())
+        for line, reason in zip(group, reasons, strict=True):
+            if reason is not None:
+                failed += 1
+                _print_error(line, reason, as_json)
+                continue
+            answer = next(answers)
+            scored, tokens, total = scored + 1, tokens + answer.tokens, total + answer.log_prob
+            if as_json:
+                print(_json(answer.to_json()))
+            else:
+                print(f"{answer.log_prob:10.3f}  {answer.perplexity:10.2f}  {answer.text}")
+        sys.stdout.flush()
+    if scored > 1 and not as_json:
+        print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {scored} texts, {tokens} tokens)")
+    if failed or not scored:
         sys.exit(1)
+
+
+def _reason_not_to_score(language_model: BlankLM, line: Line, method: str) -> str | None:
+    if line.error:
+        return line.error
+    try:
+        language_model.to_score(line.text, method)
+    except BlankLMError as error:
+        return str(error)
+    return None
+
+
+def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:
+    """The perplexity of all texts as one stream with <eos>, as language models are compared."""
+    texts = [line.text for line in lines]
+    if not texts:
+        raise BlankLMError("there is no text to score")
+    chunk = language_model.model.config.max_length
+    work = orders * sum(len(language_model.tokenizer.encode(text)) + 1 for text in texts)
+    with _progress(work, "canvases") as advance:
+        estimate = language_model.perplexity(texts, orders, chunk, seed, progress=advance)
+    low, high = estimate.interval
+    record = {
+        "perplexity": estimate.perplexity,
+        "interval": [low, high],
+        "orders": orders,
+        "tokens_with_eos": int(estimate.tokens.sum()),
+        "chunk": chunk,
+    }
+    if as_json:
+        print(_json(record))
+    else:
+        print(
+            f"perplexity {estimate.perplexity:.2f} ({low:.2f} to {high:.2f} at m = {orders} orders; lower as m grows), "
+            f"{record['tokens_with_eos']:,} tokens with <eos>, chunks of {chunk}"
+        )
 
 
 # --- train ------------------------------------------------------------------------------------------------------------
@@ -477,6 +547,9 @@ def train(
     min_count: Annotated[int, typer.Option(help="Rarer words become unknown.")] = 1,
     lowercase: Annotated[bool, typer.Option(help="Read everything in lower case.")] = False,
     max_length: Annotated[int, typer.Option(help="Longer texts are cut, in tokens.")] = 512,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Train on one stream with <eos>, in chunks of that.")
+    ] = False,
     dropout: float = 0.1,
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
@@ -496,7 +569,7 @@ def train(
     """
     import torch
 
-    from blanklm.batching import TokenisedTexts
+    from blanklm.batching import TokenisedTexts, stream_chunks
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
     from blanklm.tokenizer import Tokenizer
@@ -515,13 +588,18 @@ def train(
         patience=patience,
         seed=seed,
     )
+    if max_length < 1 or seed < 0:
+        raise BlankLMError("--max-length must be at least 1, and --seed 0 or more")
     train_lines, valid_lines = _training_lines(texts, valid, seed)
     _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
     if resume and (out / "tokenizer.json").exists():
         words = Tokenizer.load(out / "tokenizer.json")
     else:
         words = Tokenizer.train(tokenizer.value, train_lines, vocabulary, min_count, lowercase)
-    parts = [TokenisedTexts(words.encode_many(lines), max_length) for lines in (train_lines, valid_lines)]
+    encoded = [words.encode_many(lines) for lines in (train_lines, valid_lines)]
+    if stream:
+        encoded = [stream_chunks(part, max_length) for part in encoded]
+    parts = [TokenisedTexts(part, max_length) for part in encoded]
     cut, empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
     if cut or empty:
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")

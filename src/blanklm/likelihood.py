@@ -7,6 +7,8 @@ A canvas depends only on *which* positions are shown, so the sum over n! orders 
 from __future__ import annotations
 
 import math
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -93,26 +95,30 @@ def monte_carlo(
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
     log_joint = [np.zeros(orders) for _ in texts]  # log p(x, order_i) of each text
-    seeds = np.random.default_rng(seed).integers(np.iinfo(np.int64).max, size=(len(texts), orders))
-    ranks = [
-        random_ranks(torch.from_numpy(seeds[k]), torch.full((orders,), len(text)), max(1, len(text)))  # [m, n]
-        for k, text in enumerate(texts)
-    ]
+    seeds = np.stack([stream.integers(np.iinfo(np.int64).max, size=orders) for stream in _streams(texts, seed)])
     for group in _budgeted(_canvases_of(texts, orders), texts, tokens_per_batch):
         tokens, lengths = pad([texts[k] for k, _, _ in group])  # [B, L], [B]
-        rank = torch.full(tokens.shape, tokens.shape[1])
-        for row, (k, order, _) in enumerate(group):
-            rank[row, : len(texts[k])] = ranks[k][order]
+        order_seeds = torch.from_numpy(seeds[[k for k, _, _ in group], [order for _, order, _ in group]])  # [B]
         step = torch.tensor([t for _, _, t in group])[:, None]  # [B, 1]
-        tokens, lengths, shown, wanted = (
-            part.to(policy.device) for part in (tokens, lengths, rank < step, rank == step)
-        )
-        log_probs = policy.action_log_probs(tokens, lengths, shown, wanted).sum(1).cpu().numpy()
+        tokens, lengths, order_seeds, step = (part.to(policy.device) for part in (tokens, lengths, order_seeds, step))
+        rank = random_ranks(order_seeds, lengths, tokens.shape[1])  # [B, L]
+        log_probs = policy.action_log_probs(tokens, lengths, rank < step, rank == step).sum(1).cpu().numpy()
         for (k, order, _), log_prob in zip(group, log_probs, strict=True):
             log_joint[k][order] += log_prob
         if progress:
             progress(len(group))
     return _average_orders(log_joint, texts, orders)
+
+
+def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
+    """A random stream for each text that depends on the text (and how often it stood before), not on its place."""
+    seen: Counter[int] = Counter()
+    streams = []
+    for text in texts:
+        digest = zlib.crc32(np.asarray(text, dtype=np.int64).tobytes())
+        streams.append(np.random.default_rng([seed, digest, seen[digest]]))
+        seen[digest] += 1
+    return streams
 
 
 def _canvases_of(texts: Sequence[Sequence[int]], orders: int) -> Iterator[tuple[int, int, int]]:
@@ -160,9 +166,9 @@ def bound(
 
     The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
     """
-    rng = np.random.default_rng(seed)
-    seeds = rng.integers(np.iinfo(np.int64).max, size=(len(texts), draws))
-    fractions = (np.arange(draws) + rng.random((len(texts), draws))) / draws
+    streams = _streams(texts, seed)
+    seeds = np.stack([stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams])
+    fractions = (np.arange(draws) + np.stack([stream.random(draws) for stream in streams])) / draws
     total = np.zeros(len(texts))
     kept = [k for k in sorted(range(len(texts)), key=lambda k: len(texts[k])) if len(texts[k])]
     canvases = ((k, draw, 0) for k in kept for draw in range(draws))

@@ -85,6 +85,8 @@ class Progress:
     batch: int = 0  # batches of this epoch already used
     tokens: int = 0
     seconds: float = 0.0
+    running_loss: float = 0.0  # nats and tokens since the last line of the log
+    running_tokens: int = 0
     best: float = math.inf  # lowest validation bound, nats per token
     best_step: int = 0
     evaluations_since_best: int = 0
@@ -165,12 +167,16 @@ class Run:
         return {
             "training": dataclasses.asdict(self.config),
             "model": dataclasses.asdict(self.accelerator.unwrap_model(self.model).config),
-            "texts": hashlib.sha256(self.texts.flat.tobytes() + self.texts.lengths.tobytes()).hexdigest(),
+            "texts": _fingerprint(self.texts),
+            "validation texts": _fingerprint(self.validation),
         }
 
     def begin(self) -> None:
         if (self.folder / "run.json").exists():
             raise TrainingError(f"{self.folder} holds a run already: go on with --resume, or choose another folder")
+        if (self.folder / "config.json").exists():
+            raise TrainingError(f"{self.folder} holds a model already: choose another folder")
+        self.accelerator.wait_for_everyone()  # until all have looked
         if self.accelerator.is_main_process:
             self._keep_best()
             with checkpoint.replacing(self.folder / "run.json") as path:
@@ -181,12 +187,19 @@ class Run:
         states = sorted(self.folder.glob("state-*"))
         if not (self.folder / "run.json").exists():
             raise TrainingError(f"{self.folder} holds no run to resume: leave out --resume to begin one")
-        before = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        try:
+            before = dict(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            raise TrainingError(f"{self.folder / 'run.json'} is damaged: begin again in another folder") from None
         for part, values in self.settings.items():
-            if before[part] != values:
-                raise TrainingError(f"cannot resume {self.folder}: {_difference(part, before[part], values)}")
+            if before.get(part) != values:
+                raise TrainingError(f"cannot resume {self.folder}: {_difference(part, before.get(part), values)}")
         if states:
-            self.accelerator.load_state(str(states[-1]))
+            try:
+                self.accelerator.load_state(str(states[-1]))
+            except Exception as error:  # whatever a damaged file makes its reader raise
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise TrainingError(f"{states[-1]} is damaged ({reason}): begin again in another folder") from None
         self._forget_metrics_after(self.progress.step)
         self._start_trackers()
 
@@ -212,34 +225,42 @@ class Run:
 
     def go(self, advance) -> None:
         progress, config = self.progress, self.config
-        running, running_tokens, since = 0.0, 0, time.perf_counter()
+        running = torch.tensor(progress.running_loss, device=self.accelerator.device)
+        since, tokens_since = time.perf_counter(), 0
         self.model.train()
-        for planned, prepared in prepared_ahead(self._plan(), self._prepare, self.accelerator.device):
-            running = running + self._step(prepared, planned.tokens)
+        for planned, (prepared, weight) in prepared_ahead(self._plan(), self._prepare, self.accelerator.device):
+            running = running + self._step(prepared, weight, planned.tokens)
             progress.step, progress.epoch, progress.batch = progress.step + 1, planned.epoch, planned.batch
-            running_tokens += planned.tokens
+            progress.running_tokens += planned.tokens
             progress.tokens += planned.tokens
+            tokens_since += planned.tokens
             if progress.step % config.log_every == 0 or progress.step == config.steps:
-                loss = float(self.accelerator.reduce(running, "sum")) / running_tokens
-                if not math.isfinite(loss):
-                    raise TrainingError(
-                        f"the loss is {loss} after step {progress.step}: lower --learning-rate; "
-                        f"the best model and the last saved state in {self.folder} are sound"
-                    )
+                self._check(running)
+                loss = float(self.accelerator.reduce(running, "sum")) / progress.running_tokens
                 now = time.perf_counter()
-                speed = running_tokens / (now - since)
+                speed = tokens_since / (now - since)
                 progress.seconds += now - since
                 rate = self.schedule.get_last_lr()[0]
                 self._log({"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
                 advance(loss, speed)
-                running, running_tokens, since = 0.0, 0, now
+                running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
             if progress.step % config.evaluate_every == 0 or progress.step == config.steps:
                 self._evaluate()
             if progress.step % config.save_every == 0 or progress.step == config.steps:
+                self._check(running)
+                progress.running_loss = float(running)
                 self._save_state()
             if config.patience and progress.evaluations_since_best >= config.patience:
                 break
         self.accelerator.end_training()
+
+    def _check(self, running: torch.Tensor) -> None:
+        """Stop before anything that is not a number can reach the log or the disk."""
+        if not math.isfinite(float(self.accelerator.reduce(running, "sum"))):
+            raise TrainingError(
+                f"the loss is not a number by step {self.progress.step}: lower --learning-rate; "
+                f"the best model and the last saved state in {self.folder} are sound"
+            )
 
     def _plan(self) -> Iterator[Planned]:
         """The batches from here to the last step, each with where the run stands after it."""
@@ -252,25 +273,31 @@ class Run:
                 yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
             epoch, batch = epoch + 1, 0
 
-    def _prepare(self, planned: Planned) -> Any:
-        """This process's part of a batch, on its device, as the model wants it."""
-        accelerator = self.accelerator
-        batch = planned.draw.part(accelerator.process_index, accelerator.num_processes).collate(self.texts)
-        return accelerator.unwrap_model(self.model).prepare(batch.to(accelerator.device))
+    def _prepare(self, planned: Planned) -> tuple[Any, float]:
+        """This process's part of a batch, on its device, as the model wants it, and its weight.
 
-    def _step(self, prepared: Any, tokens: int) -> torch.Tensor:
+        Where a batch has fewer texts than there are processes, the others take its first text with weight 0: every
+        process must take part in the exchange of gradients.
+        """
+        accelerator = self.accelerator
+        part = planned.draw.part(accelerator.process_index, accelerator.num_processes)
+        weight = float(len(part.indices) > 0)
+        batch = (part if weight else planned.draw.part(0, len(planned.draw.indices))).collate(self.texts)
+        return accelerator.unwrap_model(self.model).prepare(batch.to(accelerator.device)), weight
+
+    def _step(self, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
         """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
         accelerator = self.accelerator
-        total = self.model(prepared).sum()
+        total = self.model(prepared).sum() * weight
         # Distributed gradients are averaged over processes; the batch's loss is their sum.
         accelerator.backward(total * accelerator.num_processes / tokens)
-        accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
         if self.averaged is not None:
             self.averaged.update(accelerator.unwrap_model(self.model))
-        return total.detach()
+        return total.detach() + 0.0 * norm  # a gradient that is not finite shows, like such a loss, in the sum
 
     @torch.no_grad()
     def _evaluate(self) -> None:
@@ -431,6 +458,9 @@ def _used_on(stream: torch.cuda.Stream, value: Any) -> None:
     """Tell the allocator that tensors made on one stream are in use on another."""
     if isinstance(value, torch.Tensor):
         value.record_stream(stream)
+    elif isinstance(value, tuple):
+        for part in value:
+            _used_on(stream, part)
     elif dataclasses.is_dataclass(value):
         for part in vars(value).values():
             _used_on(stream, part)
@@ -443,9 +473,13 @@ def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
 
 
+def _fingerprint(texts: TokenisedTexts) -> str:
+    return hashlib.sha256(texts.flat.tobytes() + texts.lengths.tobytes()).hexdigest()
+
+
 def _difference(part: str, before: Any, now: Any) -> str:
-    if not isinstance(before, dict):
-        return "it was started on other texts"
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return f"it was started on other {part}"
     for key in before | now:
         if before.get(key) != now.get(key):
             return f"{part} setting {key} was {before.get(key)} and is now {now.get(key)}"

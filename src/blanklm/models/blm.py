@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from blanklm.batching import Batch
 from blanklm.conceal import PackedActions, Packing, bound, conceal, draw_shown, pack
+from blanklm.errors import BlankLMError
 from blanklm.models.encoder import Encoder, EncoderConfig
 from blanklm.special import BLANK, PAD
 
@@ -22,6 +23,10 @@ class BLMConfig:
     encoder: EncoderConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
 
 
 class BLM(nn.Module):
