@@ -23,7 +23,7 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def run_command(command: str) -> str:
-    """The output and errors of a ``blanklm`` command, which may read from a pipe; in this process, to load torch once."""
+    """The output and errors of a ``blanklm`` command, which may read from a pipe; run here, to load torch once."""
     before, _, after = command.rpartition(" | ")
     piped = subprocess.run(before, shell=True, capture_output=True, check=True).stdout if before else b""
     program, *arguments = shlex.split(after)

@@ -41,7 +41,37 @@ def yelp_words_training() -> str:
     )
 
 
-PASSAGES = {function.__name__: function for function in (yelp_words, yelp_words_training)}
+def loss_variance() -> str:
+    r = result("loss_variance")
+    return (
+        f"On {r['texts']} validation sentences, eq:loss varies {r['one_action_over_eq_loss']['ratio']:.1f} times less than\n"
+        f"the naive estimator, which scores one action a pass; stratifying t over {r['canvases']} canvases of a text gains a\n"
+        f"further {r['eq_loss_over_stratified']['ratio']:.1f} times over as many independent ones.\n"
+    )
+
+
+CORE = {
+    "training_tokens": "training, tokens of text/s",
+    "filled_tokens_batch_1": "filling one text at a time, words/s",
+    "filled_tokens_batch_32": "filling 32 texts together, words/s",
+    "filled_tokens_parallel_batch_32": "the same, all blanks at once, words/s",
+    "likelihood_token_orders": "Monte-Carlo likelihood, token-orders/s",
+}
+
+
+def core_cpu() -> str:
+    r = result("benchmarks/core-cpu")
+    sizes = r["sizes"]
+    headings = [
+        f"{r['hardware']}, {r['threads']} threads",
+        *(f"{n} ({s['parameters'] / 1e6:.1f} M)" for n, s in sizes.items()),
+    ]
+    return table(
+        headings, [[say, *(f"{s[key + '_per_second']:,.0f}" for s in sizes.values())] for key, say in CORE.items()]
+    )
+
+
+PASSAGES = {f.__name__: f for f in (yelp_words, yelp_words_training, loss_variance, core_cpu)}
 
 
 def rendered(text: str) -> str:

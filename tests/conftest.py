@@ -6,6 +6,8 @@ import torch
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 
+torch.set_num_threads(1)  # tests run in several processes, and small tensors gain nothing from more threads
+
 
 def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config) -> BLM:
     """A random BLM whose weights are spread enough that its distributions are far from uniform."""

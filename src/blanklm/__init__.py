@@ -2,6 +2,7 @@
 
 >>> from blanklm import BlankLM
 >>> BlankLM.from_pretrained().fill("They also have ___ which ___ .").text
+'They also have a great selection which is great .'
 """
 
 from typing import TYPE_CHECKING, Any

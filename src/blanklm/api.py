@@ -284,7 +284,7 @@ class BlankLM:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> likelihood.Estimate:
-        """The paper's convention: the stream of all texts with <eos>, in chunks; perplexity per token, <eos> counted."""
+        """The paper's convention: one stream of all texts with <eos>, in chunks; perplexity per token with <eos>."""
         chunks = stream_chunks(map(self.tokenizer.encode, texts), chunk or self.model.config.max_length)
         return likelihood.monte_carlo(self.model, chunks, orders, seed, progress=progress)
 
