@@ -22,6 +22,7 @@ from blanklm.errors import CheckpointError
 from blanklm.tokenizer import Tokenizer
 
 FORMAT = 1
+SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 MODELS = {"blm": ("blanklm.models.blm", "BLM", "BLMConfig")}  # kind -> where its class and config live
 
@@ -43,7 +44,9 @@ def save(
     """Write the three files, each under a temporary name and then renamed: a reader never sees half of one."""
     kind = next(kind for kind, (_, name, _) in MODELS.items() if name == type(model).__name__)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
-    weights = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        weights |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
@@ -69,14 +72,37 @@ def load(folder: Path) -> Checkpoint:
         )
     path = _existing(folder / "model.safetensors")
     try:
-        weights = load_file(str(path))
-        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+        model.load_state_dict(_restored(load_file(str(path))))
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
+
+
+def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """A tensor as it is kept; int8 matrices with one scale a row, what is not a matrix then in half precision."""
+    if not tensor.is_floating_point():
+        return {name: tensor}
+    if dtype != torch.int8:
+        return {name: tensor.to(dtype)}
+    if tensor.dim() < 2:
+        return {name: tensor.half()}
+    scale = (tensor.abs().amax(1, keepdim=True) / 127).clamp_min(1e-12).float()
+    return {name: (tensor / scale).round().to(torch.int8), f"{name}{SCALE}": scale}
+
+
+def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors in float32 (bools stay bools)."""
+    whole = {}
+    for name, tensor in weights.items():
+        if name.endswith(SCALE):
+            continue
+        if f"{name}{SCALE}" in weights:
+            tensor = tensor.float() * weights[f"{name}{SCALE}"]
+        whole[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return whole
 
 
 def read_config(folder: Path) -> dict[str, Any]:

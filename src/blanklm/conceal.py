@@ -157,16 +157,49 @@ def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
     return keys.argsort(1).argsort(1)
 
 
+def random_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
+    """The same for an order of whole words: words in random order, each word's tokens from left to right.
+
+    ``word`` [B, L] numbers the word of its text that each position belongs to.
+    """
+    width = word.shape[1]
+    keys = random_keys(seeds, width).gather(1, word)  # [B, L] one key for all tokens of a word
+    inside = torch.arange(width, device=keys.device) < lengths[:, None]
+    keys = keys.masked_fill(~inside, torch.iinfo(torch.int64).max)
+    return keys.argsort(1, stable=True).argsort(1)
+
+
+def words_of(starts_word: Tensor) -> Tensor:
+    """The number of the word [B, L] each position belongs to, where ``starts_word`` [B, L] begins a new one."""
+    starts_word = starts_word.clone()
+    starts_word[:, 0] = True
+    return starts_word.cumsum(1) - 1
+
+
+def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:
+    """[B, L] the first hidden position of each word: what may be written next if words grow from left to right."""
+    same_word = torch.zeros_like(hidden)
+    same_word[:, 1:] = word[:, 1:] == word[:, :-1]
+    return hidden & ~(_neighbour(hidden, +1) & same_word)
+
+
+def drawn_steps(lengths: Tensor, fractions: Tensor) -> Tensor:
+    """t = floor(fraction * n) [B], uniform in 0..n-1."""
+    return torch.minimum((fractions * lengths).floor().to(torch.int64), lengths - 1).clamp_min(0)
+
+
 def draw_shown(lengths: Tensor, fractions: Tensor, seeds: Tensor, width: int) -> Tensor:
-    """Algorithm 1: t = floor(fraction * n) is uniform in 0..n-1, and the first t of a random order are shown."""
-    steps = (fractions * lengths).floor().to(torch.int64)  # [B]
-    steps = torch.minimum(steps, lengths - 1).clamp_min(0)
-    return random_ranks(seeds, lengths, width) < steps[:, None]  # [B, L]
+    """Algorithm 1: draw t uniformly, and show the first t positions of a random order."""
+    return random_ranks(seeds, lengths, width) < drawn_steps(lengths, fractions)[:, None]  # [B, L]
 
 
 # --- The objective -------------------------------------------------------------------------------------------
 
 
-def bound(log_prob: Tensor, lengths: Tensor, hidden: Tensor) -> Tensor:
-    """eq:loss [B], an upper bound on -log p(x): from the summed log p [B] of the next actions, n and n - t [B]."""
-    return -torch.lgamma(lengths + 1.0) - lengths / hidden.clamp_min(1) * log_prob
+def bound(log_prob: Tensor, lengths: Tensor, actions: Tensor, log_orders: Tensor | None = None) -> Tensor:
+    """eq:loss [B], an upper bound on -log p(x), from the summed log p [B] of a canvas's possible next actions.
+
+    - log n! - n / (n - t) * log_prob, where n - t is the number of ``actions`` [B], and n! that of the orders.
+    """
+    log_orders = torch.lgamma(lengths + 1.0) if log_orders is None else log_orders
+    return -log_orders - lengths / actions.clamp_min(1) * log_prob

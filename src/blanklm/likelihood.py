@@ -17,7 +17,7 @@ import torch
 
 from blanklm.batching import pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import draw_shown, random_ranks
+from blanklm.conceal import draw_shown
 from blanklm.errors import BlankLMError
 from blanklm.policy import Policy
 
@@ -95,19 +95,21 @@ def monte_carlo(
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
     log_joint = [np.zeros(orders) for _ in texts]  # log p(x, order_i) of each text
+    log_orders = np.zeros(len(texts))  # log n!
     seeds = np.stack([stream.integers(np.iinfo(np.int64).max, size=orders) for stream in _streams(texts, seed)])
     for group in _budgeted(_canvases_of(texts, orders), texts, tokens_per_batch):
         tokens, lengths = pad([texts[k] for k, _, _ in group])  # [B, L], [B]
         order_seeds = torch.from_numpy(seeds[[k for k, _, _ in group], [order for _, order, _ in group]])  # [B]
         step = torch.tensor([t for _, _, t in group])[:, None]  # [B, 1]
         tokens, lengths, order_seeds, step = (part.to(policy.device) for part in (tokens, lengths, order_seeds, step))
-        rank = random_ranks(order_seeds, lengths, tokens.shape[1])  # [B, L]
+        rank, log_count = policy.orders(tokens, lengths, order_seeds)  # [B, L], [B]
         log_probs = policy.action_log_probs(tokens, lengths, rank < step, rank == step).sum(1).cpu().numpy()
-        for (k, order, _), log_prob in zip(group, log_probs, strict=True):
+        for (k, order, _), log_prob, count in zip(group, log_probs, log_count.tolist(), strict=True):
             log_joint[k][order] += log_prob
+            log_orders[k] = count
         if progress:
             progress(len(group))
-    return _average_orders(log_joint, texts, orders)
+    return _average_orders(log_joint, log_orders, texts, orders)
 
 
 def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
@@ -142,12 +144,14 @@ def _budgeted(
         yield group
 
 
-def _average_orders(log_joint: list[np.ndarray], texts: Sequence[Sequence[int]], orders: int) -> Estimate:
+def _average_orders(
+    log_joint: list[np.ndarray], log_orders: np.ndarray, texts: Sequence[Sequence[int]], orders: int
+) -> Estimate:
     log_x, errors = np.zeros(len(texts)), np.zeros(len(texts))
     for k, log_p in enumerate(log_joint):
         top = log_p.max()
         weights = np.exp(log_p - top)  # [m]
-        log_x[k] = math.lgamma(len(texts[k]) + 1) + top + math.log(weights.mean())
+        log_x[k] = log_orders[k] + top + math.log(weights.mean())
         if orders > 1:
             errors[k] = weights.std(ddof=1) / weights.mean() / math.sqrt(orders)
     return Estimate(log_x, errors, np.array([len(text) for text in texts]), orders)

@@ -35,6 +35,10 @@ class Policy(Protocol):
         """Scores of canvases given as token ids, with special.BLANK for each blank."""
         ...
 
+    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """A uniform random order of each text, as the rank [B, L] of each position, and log of their number [B]."""
+        ...
+
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
 

@@ -11,7 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.batching import Batch
-from blanklm.conceal import PackedActions, Packing, bound, conceal, draw_shown, pack
+from blanklm.conceal import (
+    PackedActions,
+    Packing,
+    bound,
+    conceal,
+    drawn_steps,
+    next_of_words,
+    pack,
+    random_ranks,
+    random_word_ranks,
+    words_of,
+)
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import Encoder, EncoderConfig
 from blanklm.special import BLANK, PAD
@@ -23,6 +34,7 @@ class BLMConfig:
     encoder: EncoderConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
+    whole_words: bool = False  # BPE: train on canvases that show whole words, which grow from left to right
 
     def __post_init__(self) -> None:
         if self.max_length < 1:
@@ -46,6 +58,9 @@ class BLM(nn.Module):
         not_words = torch.zeros(config.vocabulary)
         not_words[[PAD, BLANK]] = float("-inf")
         self.register_buffer("not_words", not_words, persistent=False)
+        self.register_buffer(
+            "starts_word", torch.zeros(config.vocabulary, dtype=torch.bool), persistent=config.whole_words
+        )
         self.apply(_initialise)
 
     @property
@@ -100,15 +115,27 @@ class BLM(nn.Module):
 
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
-        shown = draw_shown(batch.lengths, batch.fractions, batch.seeds, batch.tokens.shape[1])  # [B, L]
+        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
+        shown = ranks < drawn_steps(batch.lengths, batch.fractions)[:, None]  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
-        return Drawn(pack(batch.tokens, concealed), batch.lengths, concealed.hidden.sum(1))
+        possible = concealed.hidden  # [B, L] the positions that may be written next
+        if self.config.whole_words:
+            possible = next_of_words(possible, words_of(self.starts_word[batch.tokens]))
+        return Drawn(pack(batch.tokens, concealed, possible), batch.lengths, possible.sum(1), log_orders)
+
+    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+        if not self.config.whole_words:
+            return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
+        word = words_of(self.starts_word[tokens])  # [B, L]
+        words = word.gather(1, (lengths - 1).clamp_min(0)[:, None]).squeeze(1) + 1  # [B]
+        return random_word_ranks(seeds, lengths, word), torch.lgamma(words + 1.0)
 
     def loss(self, drawn: Drawn) -> Tensor:
         """eq:loss of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
         log_probs = self.log_probs(drawn.actions)  # [A]
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
-        return bound(total, drawn.lengths, drawn.hidden)
+        return bound(total, drawn.lengths, drawn.possible, drawn.log_orders)
 
     forward = loss  # what a distributed wrapper calls
 
@@ -136,7 +163,8 @@ class Drawn:
 
     actions: PackedActions
     lengths: Tensor  # [B] n
-    hidden: Tensor  # [B] n - t
+    possible: Tensor  # [B] how many next actions a canvas has: n - t
+    log_orders: Tensor  # [B] log n!
 
 
 @dataclass(frozen=True)
