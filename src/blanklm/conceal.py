@@ -166,7 +166,7 @@ def random_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
     keys = random_keys(seeds, width).gather(1, word)  # [B, L] one key for all tokens of a word
     inside = torch.arange(width, device=keys.device) < lengths[:, None]
     keys = keys.masked_fill(~inside, torch.iinfo(torch.int64).max)
-    return keys.argsort(1, stable=True).argsort(1)
+    return keys.argsort(dim=1, stable=True).argsort(1)
 
 
 def words_of(starts_word: Tensor) -> Tensor:

@@ -1,0 +1,61 @@
+"""Text infilling (Section 4.1): hide a share of the words, fill, and compare with the original.
+
+Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from blanklm.canvas import Fill
+from blanklm.data import Masked, mask_corpus, no_infill
+from blanklm.metrics import corpus_bleu
+
+Progress = Callable[[int], None]  # called with the number of texts just filled
+
+
+class Filler(Protocol):
+    def fill(self, texts: Sequence[str], **options: Any) -> list[Fill]: ...
+
+
+def evaluate(
+    system: Filler,
+    texts: Sequence[str],
+    ratios: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
+    seed: int = 0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> dict[str, dict[str, float]]:
+    """For each mask ratio: BLEU of the fills and of no infill, failures, length error per blank, words per second."""
+    report = {}
+    for ratio in ratios:
+        masked = [m for m in mask_corpus(texts, ratio, seed) if m.spans]
+        started = time.perf_counter()
+        fills = system.fill([str(m.template) for m in masked], progress=progress, **options)
+        seconds = time.perf_counter() - started
+        report[f"{ratio:g}"] = score(masked, fills) | {
+            "words_per_second": sum(len(span.split()) for fill in fills for span in fill.spans) / seconds
+        }
+    return report
+
+
+def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:
+    """What the paper reports of the fills of one mask ratio."""
+    originals = [m.text for m in masked]
+    lengths = [
+        abs(len(filled.split()) - len(hidden.split()))
+        for m, fill in zip(masked, fills, strict=True)
+        for filled, hidden in zip(fill.spans, m.spans, strict=True)
+    ]
+    failed = sum(
+        fill.text != m.template.render(fill.spans) or not all(fill.spans) for m, fill in zip(masked, fills, strict=True)
+    )
+    return {
+        "no_infill_bleu": corpus_bleu([no_infill(m) for m in masked], originals),
+        "bleu": corpus_bleu([fill.text for fill in fills], originals),
+        "failure_rate": failed / max(1, len(fills)),
+        "length_error": sum(lengths) / max(1, len(lengths)),
+        "texts": len(fills),
+    }
