@@ -85,3 +85,22 @@ def test_a_failed_save_leaves_what_was_there(folder, monkeypatch):
     with pytest.raises(CheckpointError, match="disk is full"):
         checkpoint.save(folder, loaded.model, other, {"licence": "changed"})
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_int8_is_a_quarter_of_the_size_and_close(folder, tmp_path):
+    loaded = checkpoint.load(folder)
+    checkpoint.save(tmp_path / "int8", loaded.model, loaded.tokenizer, dtype=torch.int8)
+    again = checkpoint.load(tmp_path / "int8").model
+    for name, tensor in loaded.model.state_dict().items():
+        step = tensor.abs().amax(-1, keepdim=True) / 127 if tensor.dim() > 1 else tensor.abs() / 1000 + 1e-7
+        assert ((again.state_dict()[name] - tensor).abs() <= 0.51 * step + 1e-7).all(), name
+
+
+def test_which_tokens_start_words_comes_back_in_every_precision(tmp_path):
+    tokenizer = Tokenizer.train("bpe", ["some words to learn from"], vocabulary=262)
+    model = make_blm(len(tokenizer), whole_words=True)
+    model.starts_word.copy_(torch.from_numpy(tokenizer.starts_word))
+    for dtype in (torch.float32, torch.float16, torch.int8):
+        checkpoint.save(tmp_path, model, tokenizer, dtype=dtype)
+        assert torch.equal(checkpoint.load(tmp_path).model.starts_word, model.starts_word)
+    assert model.starts_word.any()

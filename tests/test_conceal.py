@@ -1,5 +1,6 @@
 """The tensor kernel equals the plain-Python version, and draws what Algorithm 1 asks for."""
 
+import itertools
 import random
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 
 from blanklm.canvas import Blank
 from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import conceal, draw_shown, random_ranks
+from blanklm.conceal import conceal, draw_shown, next_of_words, pack, random_ranks, random_word_ranks, words_of
 from blanklm.special import BLANK, PAD
 
 
@@ -67,3 +68,48 @@ def test_at_least_one_position_is_hidden_whatever_the_fraction():
     for fraction in (0.0, 0.5, 1.0 - 1e-16):
         shown = draw_shown(lengths, torch.full((3,), fraction, dtype=torch.double), torch.arange(3), 512)
         assert (shown.sum(1) < lengths).all()
+
+
+def test_packing_loses_nothing_but_the_padding():
+    rng = random.Random(2)
+    texts = random_texts(rng, batch=50)
+    width = max(map(len, texts))
+    tokens = torch.tensor([text + [PAD] * (width - len(text)) for text in texts])
+    shown = torch.tensor([[rng.random() < 0.5 for _ in range(width)] for _ in texts])
+    wanted = torch.tensor([[rng.random() < 0.5 for _ in range(width)] for _ in texts])
+    concealed = conceal(tokens, torch.tensor([len(text) for text in texts]), shown)
+    for chosen in (None, wanted):
+        packed = pack(tokens, concealed, chosen)
+        starts = packed.packing.starts.tolist()
+        for row, (start, end) in enumerate(itertools.pairwise(starts)):
+            assert packed.canvas[start:end].tolist() == concealed.canvas[row, : concealed.lengths[row]].tolist()
+            assert packed.packing.position[start:end].tolist() == list(range(end - start))
+        assert (packed.canvas == BLANK).nonzero().squeeze(1).tolist() == packed.blanks.tolist()
+        actions = set(zip(packed.text.tolist(), packed.position.tolist(), strict=True))
+        expected = concealed.hidden if chosen is None else concealed.hidden & chosen
+        assert actions == set(map(tuple, expected.nonzero().tolist()))
+        place = packed.blanks[packed.asked[packed.row]]  # the blank of each action on the packed canvas
+        assert torch.equal(place, packed.packing.starts[packed.text] + concealed.place[packed.text, packed.position])
+        assert torch.equal(packed.word, tokens[packed.text, packed.position])
+        assert set(packed.row.tolist()) == set(range(len(packed.asked)))
+
+
+def test_whole_word_orders_show_whole_words_and_at_most_one_beginning():
+    starts = torch.tensor([[True, False, False, True, True, False, True, False]] * 500)
+    word, lengths = words_of(starts), torch.full((500,), 8)
+    assert word[0].tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
+    ranks = random_word_ranks(torch.arange(500), lengths, word)
+    firsts = set()
+    for rank in ranks.tolist():
+        order = sorted(range(8), key=rank.__getitem__)
+        words = [word[0, position].item() for position in order]
+        assert [w for i, w in enumerate(words) if i == 0 or words[i - 1] != w] == list(dict.fromkeys(words))
+        assert all(rank[i] < rank[i + 1] for i in range(7) if word[0, i] == word[0, i + 1])
+        firsts.add(words[0])
+    assert firsts == {0, 1, 2, 3}
+    hidden = ranks >= 4
+    possible = next_of_words(hidden, word)
+    for row in range(500):
+        for w in range(4):
+            members = [i for i in range(8) if word[row, i] == w and hidden[row, i]]
+            assert [i for i in members if possible[row, i]] == members[:1]

@@ -1,0 +1,52 @@
+"""The packed encoder against a readable reference: one sequence at a time, attention spelt out."""
+
+import math
+
+import pytest
+import torch
+
+from blanklm.conceal import Packing
+from blanklm.models.encoder import Encoder, EncoderConfig, _attend_padded, attend
+
+
+def reference(encoder, vectors, causal):
+    """The Transformer of one sequence [C, d], in plain matrix products; rotation as multiplication by e^{i angle}."""
+    length, width = vectors.shape
+    z = vectors
+    for layer in encoder.layers:
+        heads, size = layer.heads, width // layer.heads
+        q, k, v = layer.queries_keys_values(layer.attention_norm(z)).view(length, 3, heads, size).unbind(1)
+        frequency = 10000.0 ** (-torch.arange(0, size, 2) / size)
+        turn = torch.polar(torch.ones(length, size // 2), torch.arange(length)[:, None] * frequency)[:, None]
+
+        def rotated(x, turn=turn, size=size):
+            turned = torch.complex(x[..., : size // 2], x[..., size // 2 :]) * turn
+            return torch.cat((turned.real, turned.imag), -1)
+
+        scores = torch.einsum("ihd,jhd->hij", rotated(q), rotated(k)) / math.sqrt(size)
+        if causal:
+            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -math.inf)
+        attended = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v).reshape(length, width)
+        z = z + layer.attention_out(attended)
+        z = z + layer.feedforward_out(torch.nn.functional.gelu(layer.feedforward_in(layer.feedforward_norm(z))))
+    return encoder.norm(z)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_sequences_equal_the_reference_one_by_one(causal):
+    torch.manual_seed(0)
+    encoder = Encoder(EncoderConfig(2, 2, 16, 32, dropout=0.0), causal).eval()
+    lengths = [5, 1, 9, 3]
+    sequences = [torch.randn(n, 16) for n in lengths]
+    packed = encoder(torch.cat(sequences), Packing.of(torch.tensor(lengths), 9))
+    for vectors, z in zip(sequences, packed.split(lengths), strict=True):
+        torch.testing.assert_close(z, reference(encoder, vectors, causal), atol=1e-5, rtol=1e-4)
+        alone = encoder(vectors, Packing.of(torch.tensor([len(vectors)]), len(vectors)))
+        torch.testing.assert_close(z, alone, atol=1e-5, rtol=1e-4)
+
+
+def test_a_bound_on_the_longest_sequence_may_be_loose():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 7, 2, 8)
+    tight, loose = (Packing.of(torch.tensor([4, 3]), longest) for longest in (4, 11))
+    torch.testing.assert_close(attend(q, k, v, tight, False), _attend_padded(q, k, v, loose, False))
