@@ -96,11 +96,11 @@ def test_int8_is_a_quarter_of_the_size_and_close(folder, tmp_path):
         assert ((again.state_dict()[name] - tensor).abs() <= 0.51 * step + 1e-7).all(), name
 
 
-def test_which_tokens_start_words_comes_back_in_every_precision(tmp_path):
+def test_what_tokens_begin_and_end_with_comes_back_in_every_precision(tmp_path):
     tokenizer = Tokenizer.train("bpe", ["some words to learn from"], vocabulary=262)
     model = make_blm(len(tokenizer), whole_words=True)
-    model.starts_word.copy_(torch.from_numpy(tokenizer.starts_word))
+    model.edges.copy_(torch.from_numpy(tokenizer.edges))
     for dtype in (torch.float32, torch.float16, torch.int8):
         checkpoint.save(tmp_path, model, tokenizer, dtype=dtype)
-        assert torch.equal(checkpoint.load(tmp_path).model.starts_word, model.starts_word)
-    assert model.starts_word.any()
+        assert torch.equal(checkpoint.load(tmp_path).model.edges, model.edges)
+    assert model.edges.any()

@@ -95,8 +95,9 @@ def test_packing_loses_nothing_but_the_padding():
 
 
 def test_whole_word_orders_show_whole_words_and_at_most_one_beginning():
-    starts = torch.tensor([[True, False, False, True, True, False, True, False]] * 500)
-    word, lengths = words_of(starts), torch.full((500,), 8)
+    edges = torch.tensor([[0, 1], [1, 1], [3, 3]])  # " un", "believ", ","
+    tokens = torch.tensor([[0, 1, 1, 2, 0, 1, 0, 1]] * 500)  # " unbelieveliev, unbeliev unbeliev"
+    word, lengths = words_of(tokens, edges), torch.full((500,), 8)
     assert word[0].tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
     ranks = random_word_ranks(torch.arange(500), lengths, word)
     firsts = set()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from blanklm.canvas import Action, Blank, Canvas, Template
-from blanklm.decoding.constraints import Constraint, Constraints, compile_rules
+from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, compile_rules
 from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import ORDERS, Sampling, Text, beam_search, sample
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
@@ -434,3 +434,14 @@ def test_bad_options_are_refused(options):
 def test_bad_sampling_options_are_refused(options):
     with pytest.raises(BlankLMError):
         Sampling(**options)
+
+
+def test_the_quick_count_of_sides_equals_the_one_by_one():
+    rng = random.Random(0)
+    for _ in range(2000):
+        least = rng.randrange(1, 5)
+        rule = Rule(least, rng.choice([math.inf, least + rng.randrange(5)]), None)
+        account = Account(rng.randrange(6), rng.randrange(1, 4), False, True, 0, 0, 0)
+        room = rng.randrange(4)
+        slow = [account.after(1, side, False, None).keepable(rule, room - sum(SIDES[side])) for side in range(4)]
+        assert account.sides_in_words(rule, room).tolist() == slow

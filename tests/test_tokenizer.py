@@ -3,8 +3,10 @@
 import random
 
 import pytest
+import torch
 
 from blanklm.canvas import Blank, Template
+from blanklm.conceal import words_of
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.special import BLANK, EOS, PAD, UNK
 from blanklm.tokenizer import KINDS, Tokenizer
@@ -95,6 +97,15 @@ def test_the_space_before_a_blank_goes_with_the_fill_in_bpe():
     _, spaces = bpe.encode_template(Template.parse("I went to ___, then (___) and\n___"))
     assert spaces == [True, False, False]
     assert bpe.starts_word[bpe.encode(" good")[0]] and not bpe.starts_word[bpe.encode("good")[0]]
+
+
+def test_a_word_ends_where_letters_digits_and_marks_meet():
+    bpe = Tokenizer.train("bpe", LINES, vocabulary=400)
+    text = "Hotel, 42nd (ice) it's café!"
+    ids = bpe.encode(text)
+    word = words_of(torch.tensor([ids]), torch.from_numpy(bpe.edges))[0].tolist()
+    units = ["".join(bpe.decode([i for i, w in zip(ids, word, strict=True) if w == k])) for k in range(max(word) + 1)]
+    assert units == ["Hotel", ",", " 42", "nd", " (", "ice", ")", " it", "'", "s", " café", "!"]
 
 
 def test_touching_blanks_of_words_do_not_run_together():

@@ -169,11 +169,16 @@ def random_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
     return keys.argsort(dim=1, stable=True).argsort(1)
 
 
-def words_of(starts_word: Tensor) -> Tensor:
-    """The number of the word [B, L] each position belongs to, where ``starts_word`` [B, L] begins a new one."""
-    starts_word = starts_word.clone()
-    starts_word[:, 0] = True
-    return starts_word.cumsum(1) - 1
+def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
+    """The number of the word [B, L] each position belongs to: a run of letters, of digits or of marks.
+
+    ``edges`` [V, 2] says what a token begins and ends with (``Tokenizer.edges``); a space (0) begins a new word.
+    """
+    first, last = edges[tokens].unbind(-1)  # [B, L] each
+    starts = torch.ones_like(tokens, dtype=torch.bool)
+    first, before = first[:, 1:], last[:, :-1]
+    starts[:, 1:] = (first == 0) | ((first != before) & (before != 0))  # a token of mere space belongs to what follows
+    return starts.cumsum(1) - 1
 
 
 def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:

@@ -21,6 +21,15 @@ from blanklm.canvas import Template
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.special import BLANK, PAD, SPECIAL_TOKENS, UNK
 
+
+def _kind(character: str) -> int:
+    if character.isspace():
+        return 0
+    if character.isalpha() or character == "�":
+        return 1
+    return 2 if character.isdigit() else 3
+
+
 KINDS = ("word", "character", "bpe")
 _PRE_TOKENIZER_OF = {"word": "WhitespaceSplit", "character": "Split", "bpe": "ByteLevel"}
 
@@ -163,6 +172,16 @@ class Tokenizer:
         if self.kind != "bpe":
             return np.ones(len(self), dtype=bool)
         return np.array([self.token(i).startswith("Ġ") for i in range(len(self))])
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """[V, 2] what a token begins and ends with: 0 a space, 1 a letter or part of one, 2 a digit, 3 another mark.
+
+        A unit of text begins where a token begins with a space, or with another kind than the token before it ends
+        with: "hotel" and "," are two units, though no space stands between them.
+        """
+        texts = [self.token_text(i) for i in range(len(self))]
+        return np.array([[_kind(text[:1]), _kind(text[-1:])] for text in texts])
 
     @cached_property
     def never_written(self) -> np.ndarray:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -200,13 +200,19 @@ def _bare(word: str) -> str:
 # --- What may be done on a draft ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Slot:
     """A blank of a draft that may be acted on now, and how."""
 
     blank: int  # its number among the draft's blanks
+    rule: Rule
     words: tuple[int, ...] | None  # the only tokens to choose from; None: whatever the rule lets be written
-    sides: np.ndarray  # [2, 4] bool: which sides are open to tokens that do not / do start a word
+    find_sides: Callable[[], np.ndarray]
+
+    @cached_property
+    def sides(self) -> np.ndarray:
+        """[2, 4] bool: which sides are open to tokens that do not / do start a word."""
+        return self.find_sides()
 
 
 @dataclass(frozen=True)
@@ -236,6 +242,13 @@ class Account:
             phrase_units=self.phrase_units - (of_phrase and unit),
         )
 
+    def sides_in_words(self, rule: Rule, room: int) -> np.ndarray:
+        """[4] ``after(...).keepable`` of every side at once, where each token counts and nothing is required."""
+        more = LEFT.astype(int) + RIGHT  # blanks that stay
+        units, open_blanks = self.units + 1, self.open_blanks - 1 + more
+        growth = np.maximum(0, rule.min - units - open_blanks)
+        return (units + open_blanks <= rule.max) & (growth <= room - more) & ((open_blanks > 0) | (units >= rule.min))
+
     def growth(self, rule: Rule) -> int:
         """By how many tokens the canvas must still grow for the span to be allowed to end."""
         tokens = max(rule.min - self.units, self.phrase_tokens + max(0, self.open_blanks - self.phrases))
@@ -260,6 +273,8 @@ class Constraints:
         self.rules, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
         self._checks_words = any(rule.banned or rule.only for rule in self.rules)
         self._last_accounts: tuple[Draft, dict[int, Account]] | None = None
+        self._last_growth: dict[int, int] = {}
+        self._total_growth = 0
 
     @cached_property
     def start_of_required(self) -> tuple[tuple[int, ...], ...]:
@@ -270,10 +285,10 @@ class Constraints:
         """The blanks that may be acted on; all of them, unless a required word is missing or being written."""
         if draft.pending:
             position, tail = draft.pending
-            sides = self._sides(draft, position) & ~LEFT  # the word goes on right after its last token
-            if len(tail) > 1:
-                sides = sides & RIGHT
-            return [Slot(draft.blanks.index(position), tail[:1], sides)]
+            rule = self.rules[draft.origins[position]]
+            # The word goes on right after its last token, and leaves room for what is still to come of it.
+            fitting = ~LEFT & RIGHT if len(tail) > 1 else ~LEFT
+            return [Slot(draft.blanks.index(position), rule, tail[:1], lambda: self._sides(draft, position) & fitting)]
         slots = []
         anything_missing = any(draft.missing)
         for number, position in enumerate(draft.blanks):
@@ -281,7 +296,7 @@ class Constraints:
             if anything_missing and not draft.missing[origin]:
                 continue
             words = self._heads(draft, origin) if anything_missing else None
-            slots.append(Slot(number, words, self._sides(draft, position)))
+            slots.append(Slot(number, self.rules[origin], words, partial(self._sides, draft, position)))
         return slots
 
     def _heads(self, draft: Draft, origin: int) -> tuple[int, ...]:
@@ -310,6 +325,9 @@ class Constraints:
                 sides[0] = False  # a required word never continues another one
         if rule.counts and not begins_required:  # which phrase begins, and so what it takes, ``accepts`` knows
             account = self._account(draft, origin)
+            if account.every_token_counts and not draft.pending:
+                sides[:] = account.sides_in_words(rule, room)
+                return sides
             phrase_rest = len(draft.pending[1]) - 1 if draft.pending else None
             for starts_word, side in zip(*np.nonzero(sides), strict=True):
                 after = account.after(starts_word, side, leads, phrase_rest)
@@ -333,7 +351,10 @@ class Constraints:
             for item, origin in zip(draft.items, draft.origins, strict=True):
                 if origin in spans:
                     spans[origin].append(item)
-            self._last_accounts = draft, {o: self._account_of(draft, o, span) for o, span in spans.items()}
+            accounts = {o: self._account_of(draft, o, span) for o, span in spans.items()}
+            self._last_accounts = draft, accounts
+            self._last_growth = {o: account.growth(self.rules[o]) for o, account in accounts.items()}
+            self._total_growth = sum(self._last_growth.values())
         return self._last_accounts[1]
 
     def _account_of(self, draft: Draft, origin: int, span: list[int]) -> Account:
@@ -361,8 +382,8 @@ class Constraints:
 
     def _room_beside(self, draft: Draft, origin: int) -> int:
         """By how much the canvas may grow, with room kept for what other blanks still must take."""
-        others = sum(account.growth(self.rules[o]) for o, account in self._accounts(draft).items() if o != origin)
-        return self.max_length - len(draft.items) - others
+        self._accounts(draft)
+        return self.max_length - len(draft.items) - self._total_growth + self._last_growth.get(origin, 0)
 
     def check_room(self, draft: Draft) -> None:
         """Refuse a canvas whose minimum lengths and required words cannot fit into the model's longest text."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from blanklm.decoding.constraints import Constraints, Slot
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError, ConstraintError
 from blanklm.policy import Policy, Scores
+from blanklm.tokenizer import Tokenizer
 
 ORDERS = ("confident", "left-to-right", "model")
 TOKENS_PER_PASS = 32_768
@@ -176,6 +178,13 @@ def passes(drafts: Sequence[tuple[Text, Draft]]) -> Iterator[Sequence[tuple[Text
         yield drafts[start:]
 
 
+@lru_cache(maxsize=16)
+def _vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[V] each: which tokens start a word, and which are never written."""
+    masks = (tokenizer.starts_word, tokenizer.never_written)
+    return tuple(torch.from_numpy(mask).to(device) for mask in masks)
+
+
 class View:
     """The scores of a group of drafts in one pass, with what their constraints forbid taken out (in place)."""
 
@@ -183,10 +192,10 @@ class View:
     def __init__(self, scores: Scores, group: Sequence[tuple[Text, Draft]]) -> None:
         self.scores, self.group = scores, group
         tokenizer = group[0][0].constraints.tokenizer
-        device = scores.log_p_word.device
-        self.starts_word = torch.from_numpy(tokenizer.starts_word).to(device)  # [V]
         self.log_p_word = scores.log_p_word  # [K, V]; what may not be written is set to -inf
-        self.never_written = torch.from_numpy(tokenizer.never_written).to(device)  # [V]
+        self.starts_word, never_written = _vocabulary_masks(tokenizer, self.log_p_word.device)  # [V] each
+        self.words_have_parts = tokenizer.kind == "bpe"
+        plain: list[int] = []  # rows on which anything may be written that is ever written
         self.slots: dict[int, Slot] = {}  # by row of the scores
         self.owner: dict[int, int] = {}  # row -> index in the group
         self.rows: list[list[int]] = []  # for each draft, its rows
@@ -197,23 +206,33 @@ class View:
                 row = first + slot.blank
                 self.slots[row], self.owner[row] = slot, index
                 rows.append(row)
-                self._forbid(row, slot, text.constraints.rules[draft.origins[draft.blanks[slot.blank]]].writable)
+                if slot.words is None and slot.rule.writable is None:
+                    plain.append(row)
+                else:
+                    self._allow_only(row, slot)
+                if self.words_have_parts:
+                    self._forbid_kinds(row, slot)
             self.rows.append(rows)
             first += len(draft.blanks)
+        if len(plain) == len(self.log_p_word):
+            self.log_p_word.masked_fill_(never_written, -math.inf)
+        else:
+            self.log_p_word[plain] = self.log_p_word[plain].masked_fill(never_written, -math.inf)
 
-    def _forbid(self, row: int, slot: Slot, writable: np.ndarray | None) -> None:
+    def _allow_only(self, row: int, slot: Slot) -> None:
         log_p = self.log_p_word[row]
         if slot.words is not None:
-            forbidden = torch.ones_like(log_p, dtype=torch.bool)
-            forbidden[list(slot.words)] = False
-        elif writable is not None:
-            forbidden = ~torch.from_numpy(writable).to(log_p.device)
+            allowed = torch.zeros_like(log_p, dtype=torch.bool)
+            allowed[list(slot.words)] = True
         else:
-            forbidden = self.never_written
-        log_p[forbidden] = -math.inf
+            allowed = torch.from_numpy(slot.rule.writable).to(log_p.device)
+        log_p[~allowed] = -math.inf
+
+    def _forbid_kinds(self, row: int, slot: Slot) -> None:
+        """Where no side is open to tokens that (do not) start a word, none of them may be written."""
         for starts_word in (False, True):
             if not slot.sides[int(starts_word)].any():
-                log_p[self.starts_word == starts_word] = -math.inf
+                self.log_p_word[row, self.starts_word == starts_word] = -math.inf
 
     def choose(self, order: str) -> list[list[int]]:
         """For each draft, the rows of the blanks that its next action may be on."""
@@ -235,6 +254,7 @@ class View:
         found: dict[int, list[Candidate]] = {}
         vocabulary = self.log_p_word.shape[1]
         k = min(vocabulary, max(8, 2 * need))
+        looked_at = max(16, 4 * need)  # of the ranked (word, sides), before looking at more words
         while rows:
             row = torch.tensor(rows, device=self.log_p_word.device)
             log_p, words = self.log_p_word[row].topk(k)  # [R, k] each
@@ -243,7 +263,7 @@ class View:
             )
             log_sides = torch.cat([self.scores.log_p_sides(*pair) for pair in pairs]).view(len(rows), k, 4)
             joint = (log_p[:, :, None] + log_sides).masked_fill(~self.allowed_sides(row, words), -math.inf)
-            ranked, place = joint.flatten(1).sort(descending=True, stable=True)  # [R, 4k]
+            ranked, place = joint.flatten(1).topk(min(4 * k, looked_at) if k < vocabulary else 4 * k)  # [R, .]
             unseen = log_p[:, -1].tolist()  # no action on a word further down is more probable than this
             ranked_list, place_list, word_list = ranked.tolist(), place.tolist(), words.tolist()
             again = []
@@ -255,7 +275,7 @@ class View:
                     continue
                 blank = float(self.scores.log_p_blank[number]) if with_blank else 0.0
                 found[number] = [replace(c, log_prob=c.log_prob + blank) for c in candidates] if blank else candidates
-            rows, k = again, min(vocabulary, 4 * k)
+            rows, k, looked_at = again, min(vocabulary, 4 * k), 4 * looked_at
         return found
 
     def _accepted(

@@ -58,9 +58,9 @@ class BLM(nn.Module):
         not_words = torch.zeros(config.vocabulary)
         not_words[[PAD, BLANK]] = float("-inf")
         self.register_buffer("not_words", not_words, persistent=False)
-        self.register_buffer(
-            "starts_word", torch.zeros(config.vocabulary, dtype=torch.bool), persistent=config.whole_words
-        )
+        # What each token begins and ends with (Tokenizer.edges), by which whole words are known.
+        edges = torch.zeros(config.vocabulary, 2, dtype=torch.int8)
+        self.register_buffer("edges", edges, persistent=config.whole_words)
         self.apply(_initialise)
 
     @property
@@ -120,14 +120,14 @@ class BLM(nn.Module):
         concealed = conceal(batch.tokens, batch.lengths, shown)
         possible = concealed.hidden  # [B, L] the positions that may be written next
         if self.config.whole_words:
-            possible = next_of_words(possible, words_of(self.starts_word[batch.tokens]))
+            possible = next_of_words(possible, words_of(batch.tokens, self.edges))
         return Drawn(pack(batch.tokens, concealed, possible), batch.lengths, possible.sum(1), log_orders)
 
     def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
         if not self.config.whole_words:
             return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
-        word = words_of(self.starts_word[tokens])  # [B, L]
+        word = words_of(tokens, self.edges)  # [B, L]
         words = word.gather(1, (lengths - 1).clamp_min(0)[:, None]).squeeze(1) + 1  # [B]
         return random_word_ranks(seeds, lengths, word), torch.lgamma(words + 1.0)
 

@@ -50,7 +50,7 @@ def main(out: Path, training: TrainingConfig = TRAINING, parts: tuple[str, ...] 
     print(f"{len(tokenised):,} texts, {tokenised.tokens:,} tokens", flush=True)
     torch.manual_seed(training.seed)
     model = BLM(BLMConfig(len(tokenizer), MODEL, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
-    model.starts_word.copy_(torch.from_numpy(tokenizer.starts_word))
+    model.edges.copy_(torch.from_numpy(tokenizer.edges))
     started = time.perf_counter()
     progress = train(model, tokenizer, tokenised, held_out, training, out / "run", show_progress=False)
     seconds = time.perf_counter() - started
