@@ -69,12 +69,6 @@ class Order(StrEnum):
     parallel = "parallel"
 
 
-class SampleOrder(StrEnum):
-    confident = "confident"
-    model = "model"
-    left_to_right = "left-to-right"
-
-
 class Method(StrEnum):
     exact = "exact"
     monte_carlo = "monte-carlo"
@@ -275,7 +269,7 @@ def sample(
     top_k: Annotated[int, typer.Option(help="Draw from the k most probable words; 0: from all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Draw from the fewest words that hold this probability.")] = 1.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same samples.")] = 0,
-    order: Annotated[SampleOrder, typer.Option(help="Which blank next.")] = SampleOrder.model,
+    order: Annotated[Order, typer.Option(help="Which blank next.")] = Order.model,
     least: Min = None,
     most: Max = None,
     ban: Ban = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from blanklm.batching import TokenisedTexts
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.recipes.report import report
 from blanklm.tasks.infilling import evaluate
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig, train
@@ -55,16 +56,7 @@ def main(out: Path, training: TrainingConfig = TRAINING, parts: tuple[str, ...] 
     progress = train(model, tokenizer, tokenised, held_out, training, out / "run", show_progress=False)
     seconds = time.perf_counter() - started
     best = BlankLM.from_pretrained(out / "run")
-    result = {
-        "recipe": "english",
-        "training": asdict(training),
-        "model": asdict(model.config),
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "seconds": round(seconds, 1),
-        "tokens_per_second": round(progress.tokens / seconds),
-        "best_step": progress.best_step,
-        "valid_loss": progress.best,
+    result = report("english", model, training, progress, seconds) | {
         "valid_bleu": evaluate(best, validation[::16], ratios=(0.1, 0.3, 0.5), seed=0),
     }
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -11,7 +11,6 @@ import json
 import random
 import sys
 import time
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from blanklm.data import mask_corpus, no_infill, read_corpus
 from blanklm.metrics import corpus_bleu
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.recipes.report import report
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig, train
 
@@ -71,16 +71,7 @@ def main(out: Path, training: TrainingConfig = TRAINING) -> dict:
 
     best = checkpoint.load(out / "run")
     checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.float16)
-    result = {
-        "recipe": "yelp_words",
-        "training": asdict(training),
-        "model": asdict(model.config),
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "seconds": round(seconds, 1),
-        "tokens_per_second": round(progress.tokens / seconds),
-        "best_step": progress.best_step,
-        "valid_bound": progress.best,
+    result = report("yelp_words", model, training, progress, seconds) | {
         "valid_bleu": evaluate(BlankLM.from_pretrained(out / "model"), validation),
     }
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
