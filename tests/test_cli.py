@@ -284,6 +284,26 @@ def test_train_then_fill(blanklm, tmp_path):
         assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
 
 
+def test_evaluate_infilling(blanklm, tmp_path):
+    texts = tmp_path / "held-out.txt"
+    texts.write_text("the food was really good .\n\ni will never come back here !\n" * 4 + "very " * 300 + "\n")
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")
+    report = json.loads(out[0])
+    assert code == 0 and report["too_long"] == 1 and list(report["ratios"]) == ["0.2", "0.5"]
+    for row in report["ratios"].values():
+        assert row["failure_rate"] == 0 and row["texts"] == 8 and row["bleu"] > row["no_infill_bleu"] >= 0
+        assert row["length_error"] >= 0 and row["words_per_second"] > 0
+    again = json.loads(
+        blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")[1][0]
+    )
+    assert [r["bleu"] for r in again["ratios"].values()] == [r["bleu"] for r in report["ratios"].values()]
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "30", "--beam", 3)
+    assert code == 0 and len(out) == 3 and "no infill" in out[1]
+    for bad in (["--ratios", "many"], ["--ratios", "0"], ["--ratios", "120"], ["--file", "none.txt"]):
+        code, _, err = blanklm("evaluate", "infilling", "--file", texts, *bad)
+        assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: ")
+
+
 def test_a_reader_that_leaves_is_no_error():
     command = f"{sys.executable} -m blanklm fill --file /dev/stdin | head -n 1"
     done = subprocess.run(

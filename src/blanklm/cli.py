@@ -626,6 +626,70 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
+# --- evaluate ---------------------------------------------------------------------------------------------------------
+
+
+class Task(StrEnum):
+    infilling = "infilling"
+
+
+@app.command()
+def evaluate(
+    task: Annotated[Task, typer.Argument(help="What to evaluate.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="Whole texts, one a line, or .jsonl; may be compressed.")],
+    model: Model = None,
+    ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
+    seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
+    beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
+    order: Annotated[Order, typer.Option(help="Which blank next; parallel: all at once.")] = Order.confident,
+    as_json: Json = False,
+    device: Device = None,
+) -> None:
+    """Hide a share of each text's words, fill, and compare with the original.
+
+    blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
+    """
+    from blanklm.data import read_texts
+    from blanklm.tasks.infilling import evaluate as evaluate_infilling
+
+    shares = _percentages(ratios)
+    language_model = _load(model, device)
+    texts = [text for text in read_texts(file) if text.strip()]
+    longest = language_model.model.config.max_length
+    fitting = [
+        t for t, ids in zip(texts, language_model.tokenizer.encode_many(texts), strict=True) if len(ids) <= longest
+    ]
+    if not fitting:
+        raise BlankLMError(f"{file} holds no text that the model can take")
+    with _progress(len(shares) * len(fitting), "texts to fill") as advance:
+        options = {"beam": beam, "order": order.value, "progress": advance}
+        rows = evaluate_infilling(language_model, fitting, shares, seed, **options)
+    if as_json:
+        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed, "beam": beam}
+        print(_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
+        return
+    print(
+        f"{len(fitting)} texts"
+        + (f", {len(texts) - len(fitting)} too long for the model" if len(fitting) < len(texts) else "")
+    )
+    print(f"{'hidden':>8} {'no infill':>10} {'BLEU':>7} {'failures':>9} {'length error':>13} {'words/s':>9}")
+    for share, row in rows.items():
+        print(
+            f"{float(share):>8.0%} {row['no_infill_bleu']:>10.1f} {row['bleu']:>7.1f} {row['failure_rate']:>9.1%} "
+            f"{row['length_error']:>13.2f} {row['words_per_second']:>9.0f}"
+        )
+
+
+def _percentages(written: str) -> list[float]:
+    try:
+        shares = [float(part) / 100 for part in written.split(",")]
+    except ValueError:
+        raise BlankLMError(f"--ratios takes percentages such as 10,20,30, not {written!r}") from None
+    if not all(0 < share <= 1 for share in shares):
+        raise BlankLMError(f"--ratios takes percentages above 0 and up to 100, not {written!r}")
+    return shares
+
+
 # --- What there is ----------------------------------------------------------------------------------------------------
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blanklm.errors import BlankLMError
+
 
 def corpus_bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU on whitespace tokens, the paper's scale (sacrebleu, no tokenisation of its own)."""
-    from sacrebleu.metrics import BLEU
-
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError:
+        raise BlankLMError("BLEU needs the sacrebleu package: pip install 'blanklm[eval]'") from None
     return BLEU(tokenize="none", force=True).corpus_score(list(outputs), [list(references)]).score
