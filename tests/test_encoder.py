@@ -50,3 +50,12 @@ def test_a_bound_on_the_longest_sequence_may_be_loose():
     q, k, v = torch.randn(3, 7, 2, 8)
     tight, loose = (Packing.of(torch.tensor([4, 3]), longest) for longest in (4, 11))
     torch.testing.assert_close(attend(q, k, v, tight, False), _attend_padded(q, k, v, loose, False))
+
+
+def test_positions_beyond_the_table_are_turned_alike(monkeypatch):
+    torch.manual_seed(0)
+    encoder = Encoder(EncoderConfig(1, 2, 16, 32, dropout=0.0)).eval()
+    vectors, packing = torch.randn(6, 16), Packing.of(torch.tensor([6]), 6)
+    tabulated = encoder(vectors, packing)
+    monkeypatch.setattr("blanklm.models.encoder.TABULATED", 5)
+    torch.testing.assert_close(encoder(vectors, packing), tabulated)

@@ -35,6 +35,8 @@ class EncoderConfig:
         return cls(*SIZES[size], dropout=dropout)
 
 
+TABULATED = 2048  # positions whose rotary angles are kept
+
 SIZES = {  # layers, heads, width, feed-forward width
     "tiny": (2, 2, 64, 256),
     "small": (4, 4, 256, 1024),
@@ -54,11 +56,18 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
+        # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
+        cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
         self.head_width = config.width // config.heads
 
     def forward(self, vectors: Tensor, packing: Packing) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]."""
-        rotary = rotary_angles(packing.position, self.head_width)
+        if packing.longest <= TABULATED:
+            rotary = self.cos[packing.position], self.sin[packing.position]
+        else:
+            rotary = rotary_angles(packing.position, self.head_width)
         z = self.dropout(vectors)
         for layer in self.layers:
             z = layer(z, rotary, packing)
