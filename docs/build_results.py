@@ -45,7 +45,7 @@ def loss_variance() -> str:
     r = result("loss_variance")
     naive, independent = r["one_action_over_eq_loss"]["ratio"], r["eq_loss_over_stratified"]["ratio"]
     return (
-        f"On {r['texts']} validation sentences, eq:loss varies {naive:.1f} times less than the naive estimator, which scores\n"
+        f"On {r['texts']} validation sentences, Eq. 8 varies {naive:.1f} times less than the naive estimator, which scores\n"
         f"one action a pass; stratifying t over {r['canvases']} canvases of a text gains a further {independent:.1f} times over\n"
         "as many independent ones. This is the variance of one text's loss over the canvases drawn for it, at equal numbers\n"
         "of encoder passes; training draws one canvas a text and stratifies t over the texts, which is not measured here.\n"

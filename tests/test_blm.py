@@ -59,7 +59,7 @@ def test_training_and_decoding_give_an_action_the_same_probability(blm):
 
 
 def test_the_expected_loss_equals_the_exact_bound(blm):
-    """eq:jensen by enumerating all orders = the mean of eq:loss over t and all first-t subsets."""
+    """Eq. 6 by enumerating all orders = the mean of Eq. 8 over t and all first-t subsets."""
     n = len(TEXT)
     by_orders = math.lgamma(n + 1) + np.mean(
         [log_joint(blm, TEXT, order) for order in itertools.permutations(range(n))]
@@ -88,7 +88,7 @@ def test_the_loss_is_an_unbiased_draw_of_that_bound(blm):
 
 
 def test_all_next_actions_of_a_canvas_vary_less_than_one(blm):
-    """Why eq:loss sums over the next actions: the naive estimator scores one of them."""
+    """Why Eq. 8 sums over the next actions: the naive estimator scores one of them."""
     text = [5, 9, 5, 7, 11, 4, 4, 10, 6, 8, 9, 7]
     n, draws = len(text), 4000
     rng = np.random.default_rng(1)

@@ -222,6 +222,19 @@ def test_the_perplexity_of_a_stream(blanklm):
     assert record["interval"][0] < record["perplexity"] < record["interval"][1]
 
 
+@pytest.mark.parametrize(
+    "arguments", [["fill", "a ___", "--nope"], ["fill", "a ___", "--beam", "x"], ["train", "t.txt"], ["nope"]]
+)
+def test_a_mistyped_command_gets_one_line_too(blanklm, arguments):
+    code, out, err = blanklm(*arguments)
+    assert code == 2 and not out and len(err.splitlines()) == 1 and err.startswith("error: ") and "--help" in err
+
+
+def test_no_command_shows_the_help(blanklm):
+    code, out, _ = blanklm()
+    assert code == 2 and any("fill" in line for line in out)
+
+
 def test_unknown_words_are_warned_about_and_filled_around(blanklm):
     code, out, err = blanklm("fill", "the qwertyuiop was ___ .")
     assert code == 0 and out[0].startswith("the qwertyuiop was ")

@@ -108,9 +108,11 @@ def test_whole_word_orders_show_whole_words_and_at_most_one_beginning():
         assert all(rank[i] < rank[i + 1] for i in range(7) if word[0, i] == word[0, i + 1])
         firsts.add(words[0])
     assert firsts == {0, 1, 2, 3}
-    hidden = ranks >= 4
-    possible = next_of_words(hidden, word)
-    for row in range(500):
-        for w in range(4):
-            members = [i for i in range(8) if word[row, i] == w and hidden[row, i]]
-            assert [i for i in members if possible[row, i]] == members[:1]
+    for shown in range(8):
+        hidden = ranks >= shown
+        possible = next_of_words(hidden, word)
+        for row in range(500):
+            unfinished = [[i for i in range(8) if word[row, i] == w and hidden[row, i]] for w in range(5)]
+            begun = [left for w, left in enumerate(unfinished) if 0 < len(left) < (word[row] == w).sum()]
+            expected = {left[0] for left in (begun or unfinished) if left}
+            assert set(possible[row].nonzero().flatten().tolist()) == expected

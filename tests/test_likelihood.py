@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from blanklm.batching import Batch, pad
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import bound, exact, monte_carlo
 from tests.conftest import make_blm
@@ -82,3 +83,28 @@ def test_an_empty_text_is_certain_and_a_long_one_is_refused(blm):
     assert bound(blm, [[], [5]])[0] == 0.0
     with pytest.raises(BlankLMError, match="at most 16"):
         exact(blm, [5] * 17)
+
+
+def whole_word_model():
+    """Tokens 4-7 begin a word (a space), 8-11 continue one."""
+    model = make_blm(whole_words=True)
+    model.edges[4:8] = torch.tensor([0, 1], dtype=torch.int8)
+    model.edges[8:12] = torch.tensor([1, 1], dtype=torch.int8)
+    return model
+
+
+def test_whole_word_orders_have_a_bound_and_an_estimate_of_their_own():
+    model, text = whole_word_model(), [4, 9, 8, 6, 10]  # two words, of three and two tokens
+    orders = [[0, 1, 2, 3, 4], [3, 4, 0, 1, 2]]
+    joints = [log_joint(model, text, order) for order in orders]
+    estimate = monte_carlo(model, [text] * 40, orders=50)
+    assert abs(estimate.log_likelihoods.mean() - np.logaddexp.reduce(joints)) < 4 * estimate.standard_errors.mean()
+    enumerated = math.log(2) + np.mean(joints)
+    bounds = bound(model, [text] * 400, draws=5)
+    assert abs(bounds.mean() - enumerated) < 4 * bounds.std() / 20
+    assert bounds.std() / 20 < 0.05 * abs(enumerated)
+    assert enumerated < np.logaddexp.reduce(joints) < exact(model, text)
+    batch = Batch(*pad([text] * 4000), torch.from_numpy(np.random.default_rng(0).random(4000)), torch.arange(4000))
+    with torch.inference_mode():
+        losses = model.loss(model.prepare(batch))
+    assert abs(-losses.mean() - enumerated) < 4 * losses.std() / math.sqrt(4000)

@@ -2,10 +2,10 @@
 
     BLANKLM_DATA=<corpora> python docs/plots/loss_variance.py
 
-For a text of n tokens, a uniform order and a uniform step t in 0..n-1, the bound of eq:jensen is estimated by
+For a text of n tokens, a uniform order and a uniform step t in 0..n-1, the bound of Eq. 6 is estimated by
   one action    - log n! - n log p(a_t | c_t)                         the naive algorithm of Section 3
-  eq:loss       - log n! - n/(n-t) * sum of log p of all n - t next actions of the canvas c_t
-  stratified    the mean of eq:loss over four canvases, one t from each quarter of 0..n-1
+  Eq. 8       - log n! - n/(n-t) * sum of log p of all n - t next actions of the canvas c_t
+  stratified    the mean of Eq. 8 over four canvases, one t from each quarter of 0..n-1
 Encoding a canvas is what costs, so all are compared at four canvases a text; independent draws have a quarter of the
 variance of one. Writes results/loss_variance.json and docs/plots/loss_variance.svg; takes about a minute on a CPU.
 """
@@ -37,13 +37,13 @@ LEAST_TEXTS = 8  # lengths with fewer sentences are not plotted
 COLOURS = {"one_action": "#b3501b", "eq_loss": "#1f6fb4", "stratified": "#1b7f5c"}
 LABELS = {
     "one_action": "one action a canvas",
-    "eq_loss": "all next actions (eq:loss)",
+    "eq_loss": "all next actions (Eq. 8)",
     "stratified": "all next actions, stratified t",
 }
 
 
 def estimates(policy: Policy, text: list[int], fractions: np.ndarray, seeds: np.ndarray) -> dict[str, np.ndarray]:
-    """One-action and eq:loss estimates [D] of the bound of one text, for D draws of t/n and of the order."""
+    """One-action and Eq. 8 estimates [D] of the bound of one text, for D draws of t/n and of the order."""
     n, draws = len(text), len(fractions)
     tokens, lengths = torch.tensor(text).expand(draws, n), torch.full((draws,), n)  # [D, n], [D]
     order_seeds = torch.from_numpy(seeds)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from blanklm.canvas import Fill, Trajectory
     from blanklm.decoding.constraints import Constraint
 
+UsageError = typer.BadParameter.__base__  # whichever click typer brings along
 LINES_AT_ONCE = 64  # lines filled together; results are printed as each group is done
 
 app = typer.Typer(
@@ -40,9 +41,18 @@ def main() -> None:
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except BlankLMError as error:
         _fail(str(error), 1)
+    except UsageError as error:
+        if not sys.argv[1:]:
+            print(error.format_message())  # the help, which is what no arguments ask for
+            sys.exit(2)
+        known = {command.callback.__name__ for command in app.registered_commands}
+        command = "".join(f"{name} " for name in sys.argv[1:2] if name in known)
+        _fail(f"{error.format_message()} (blanklm {command}--help says what there is)", 2)
+    except typer.Abort:
+        _fail("stopped", 130)
     except KeyboardInterrupt:
         _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output went away
@@ -135,7 +145,9 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
     from blanklm.errors import DataError
 
     if file is not None and (not file.exists() or file.is_dir()):
-        raise DataError(f"there is no file {file}: check the path")
+        raise DataError(
+            f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
+        )
     if file is not None:
         plain_name = file.stem if file.suffix in COMPRESSED else file.name
         jsonl = jsonl or plain_name.endswith(".jsonl")
@@ -533,7 +545,7 @@ def train(
     texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of the best model.")],
     valid: Annotated[
-        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts is held out.")
+        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
     ] = None,
     size: Annotated[Size, typer.Option(help="base is the paper's.")] = Size.small,
     tokenizer: Annotated[TokenizerKind, typer.Option(help="What a token is.")] = TokenizerKind.word,
@@ -548,7 +560,9 @@ def train(
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
     learning_rate: float = 1e-3,
-    warmup: int = 500,
+    warmup: Annotated[
+        int | None, typer.Option(help="Steps of rising learning rate; by default a tenth, at most 500.")
+    ] = None,
     weight_decay: float = 0.01,
     ema: Annotated[float, typer.Option(help="Keep an average of the weights with this decay; 0: none.")] = 0.0,
     evaluate_every: int = 500,
@@ -574,7 +588,7 @@ def train(
         steps=steps,
         tokens_per_batch=tokens_per_batch,
         learning_rate=learning_rate,
-        warmup=warmup,
+        warmup=min(500, steps // 10) if warmup is None else warmup,
         weight_decay=weight_decay,
         ema=ema,
         evaluate_every=evaluate_every,
@@ -584,6 +598,7 @@ def train(
     )
     if max_length < 1 or seed < 0:
         raise BlankLMError("--max-length must be at least 1, and --seed 0 or more")
+    encoder = EncoderConfig.of_size(size.value, dropout)
     train_lines, valid_lines = _training_lines(texts, valid, seed)
     _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
     if resume and (out / "tokenizer.json").exists():
@@ -598,7 +613,7 @@ def train(
     if cut or empty:
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
     torch.manual_seed(seed)
-    model = BLM(BLMConfig(len(words), EncoderConfig.of_size(size.value, dropout), max_length=max_length))
+    model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     _say(
         f"{size.value} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens"
@@ -618,7 +633,7 @@ def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[st
     import random
 
     random.Random(seed).shuffle(lines)
-    held_out = min(2000, max(1, len(lines) // 100))
+    held_out = max(1, min(2000, max(len(lines) // 100, min(50, len(lines) // 10))))
     return lines[held_out:], lines[:held_out]
 
 

@@ -182,10 +182,11 @@ def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
 
 
 def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:
-    """[B, L] the first hidden position of each word: what may be written next if words grow from left to right."""
-    same_word = torch.zeros_like(hidden)
-    same_word[:, 1:] = word[:, 1:] == word[:, :-1]
-    return hidden & ~(_neighbour(hidden, +1) & same_word)
+    """[B, L] what a whole-word order may write next: the rest of a word that has begun, else the start of any."""
+    goes_on = torch.zeros_like(hidden)  # in the same word as the position before
+    goes_on[:, 1:] = word[:, 1:] == word[:, :-1]
+    rest_of_begun = hidden & goes_on & ~_neighbour(hidden, +1)
+    return torch.where(rest_of_begun.any(1, keepdim=True), rest_of_begun, hidden & ~goes_on)
 
 
 def drawn_steps(lengths: Tensor, fractions: Tensor) -> Tensor:
@@ -202,7 +203,7 @@ def draw_shown(lengths: Tensor, fractions: Tensor, seeds: Tensor, width: int) ->
 
 
 def bound(log_prob: Tensor, lengths: Tensor, actions: Tensor, log_orders: Tensor | None = None) -> Tensor:
-    """eq:loss [B], an upper bound on -log p(x), from the summed log p [B] of a canvas's possible next actions.
+    """Eq. 8 [B], an upper bound on -log p(x), from the summed log p [B] of a canvas's possible next actions.
 
     - log n! - n / (n - t) * log_prob, where n - t is the number of ``actions`` [B], and n! that of the orders.
     """

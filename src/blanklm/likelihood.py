@@ -1,7 +1,10 @@
-"""The likelihood of a text under a policy (eq:likelihood): exact, bounded, and by Monte Carlo (Appendix B).
+"""The likelihood of a text under a policy (Eq. 5): exact, bounded, and by Monte Carlo (Appendix B).
 
 A canvas depends only on *which* positions are shown, so the sum over n! orders is a sum over 2^n subsets
 (``exact``), and under uniform orders all canvases of an estimate are known in advance: one flat batch of work.
+
+A policy trained on whole-word orders is estimated on those: ``monte_carlo`` and ``bound`` then leave out what other
+orders add to p(x), which ``exact`` counts.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import torch
 
 from blanklm.batching import pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import draw_shown
+from blanklm.conceal import drawn_steps
 from blanklm.errors import BlankLMError
 from blanklm.policy import Policy
 
@@ -166,7 +169,7 @@ def bound(
     tokens_per_batch: int = 32768,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """The lower bound of eq:jensen on log p(x) [texts], from ``draws`` canvases a text.
+    """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text.
 
     The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
     """
@@ -181,9 +184,12 @@ def bound(
         rows = np.array([(k, draw) for k, draw, _ in group]).T
         tokens, lengths = tokens.to(policy.device), lengths.to(policy.device)
         fraction, order_seed = (torch.from_numpy(part[*rows]).to(policy.device) for part in (fractions, seeds))  # [B]
-        shown = draw_shown(lengths, fraction, order_seed, tokens.shape[1])  # [B, L]
-        log_probs = policy.action_log_probs(tokens, lengths, shown).sum(1)  # [B]
-        losses = bound_of(log_probs, lengths, lengths - shown.sum(1)).cpu()
+        rank, log_count = policy.orders(tokens, lengths, order_seed)  # [B, L], [B]
+        shown = rank < drawn_steps(lengths, fraction)[:, None]  # [B, L]
+        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        possible = policy.possible(tokens, inside & ~shown)  # [B, L]
+        log_probs = policy.action_log_probs(tokens, lengths, shown, possible).sum(1)  # [B]
+        losses = bound_of(log_probs, lengths, possible.sum(1), log_count).cpu()
         np.add.at(total, rows[0], -losses.double().numpy() / draws)
         if progress:
             progress(len(group))

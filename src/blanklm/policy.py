@@ -39,6 +39,10 @@ class Policy(Protocol):
         """A uniform random order of each text, as the rank [B, L] of each position, and log of their number [B]."""
         ...
 
+    def possible(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """Which of the ``hidden`` positions [B, L] such an order may write next."""
+        ...
+
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
 

@@ -137,7 +137,7 @@ class Run:
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
-        trackers = ["tensorboard"] if importlib.util.find_spec("tensorboard") else []
+        trackers = "tensorboard" if importlib.util.find_spec("tensorboard") else None
         self.accelerator = Accelerator(
             mixed_precision="bf16" if torch.cuda.is_available() else "no", log_with=trackers, project_dir=str(folder)
         )

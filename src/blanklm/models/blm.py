@@ -1,4 +1,4 @@
-"""The Blank Language Model: p(b, w, l, r | c) in three parts (Section 3), trained on the bound of eq:loss."""
+"""The Blank Language Model: p(b, w, l, r | c) in three parts (Section 3), trained on the bound of Eq. 8."""
 
 from __future__ import annotations
 
@@ -118,10 +118,12 @@ class BLM(nn.Module):
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
         shown = ranks < drawn_steps(batch.lengths, batch.fractions)[:, None]  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
-        possible = concealed.hidden  # [B, L] the positions that may be written next
-        if self.config.whole_words:
-            possible = next_of_words(possible, words_of(batch.tokens, self.edges))
+        possible = self.possible(batch.tokens, concealed.hidden)  # [B, L]
         return Drawn(pack(batch.tokens, concealed, possible), batch.lengths, possible.sum(1), log_orders)
+
+    def possible(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """Which of the ``hidden`` positions [B, L] an order may write next."""
+        return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden
 
     def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
@@ -132,7 +134,7 @@ class BLM(nn.Module):
         return random_word_ranks(seeds, lengths, word), torch.lgamma(words + 1.0)
 
     def loss(self, drawn: Drawn) -> Tensor:
-        """eq:loss of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
+        """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
         log_probs = self.log_probs(drawn.actions)  # [A]
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
         return bound(total, drawn.lengths, drawn.possible, drawn.log_orders)
