@@ -103,9 +103,26 @@ def training_profile() -> str:
     )
 
 
+def filling_cpu() -> str:
+    r = result("benchmarks/filling-cpu")
+    return (
+        f"`python benchmarks/filling.py`, {r['size']}, one text at a time: {r['words_per_second']:.0f} words/s, {r['ratio']:.1f}\n"
+        f"times a decoder that scores left/right for the whole vocabulary ({r['reference_words_per_second']:.1f}; the same fills\n"
+        f"for {r['same_fills']} of {r['texts']} texts); {r['encoder_share']:.0%} of our time is the encoder's.\n"
+    )
+
+
 PASSAGES = {
     function.__name__: function
-    for function in (yelp_words, yelp_words_training, loss_variance, core_cpu, training_gpu, training_profile)
+    for function in (
+        yelp_words,
+        yelp_words_training,
+        loss_variance,
+        core_cpu,
+        filling_cpu,
+        training_gpu,
+        training_profile,
+    )
 }
 
 

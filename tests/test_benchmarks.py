@@ -43,3 +43,12 @@ def test_the_core_benchmark_prints_a_table_and_writes_its_numbers(tmp_path: Path
         assert measurement["calls"] >= 1 and measurement["seconds"] > 0, name
         assert math.isclose(measurement["units"] / measurement["seconds"], result[f"{name}_per_second"]), name
     assert {f"{name}_per_second" for name in result["measurements"]} == set(RATES)
+
+
+def test_the_filling_benchmark_gives_the_fills_of_the_formula(tmp_path):
+    out = tmp_path / "filling.json"
+    command = [sys.executable, "benchmarks/filling.py", "--size", "tiny", "--texts", "5", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    report = json.loads(out.read_text())
+    assert report["same_fills"] == report["texts"] == 5
+    assert report["ratio"] > 1 and 0 < report["encoder_share"] < 1
