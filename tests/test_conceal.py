@@ -8,7 +8,7 @@ import torch
 
 from blanklm.canvas import Blank
 from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import conceal, draw_shown, next_of_words, pack, random_ranks, random_word_ranks, words_of
+from blanklm.conceal import conceal, next_of_words, pack, random_ranks, random_word_ranks, show_first, words_of
 from blanklm.special import BLANK, PAD
 
 
@@ -39,6 +39,10 @@ def test_conceal_equals_the_slow_version_on_random_texts_and_subsets():
             assert (fast.left[row, position], fast.right[row, position]) == (exact.left, exact.right)
         for position in shown_set:
             assert fast.canvas[row, fast.place[row, position]] == text[position]
+
+
+def draw_shown(lengths, fractions, seeds, width):
+    return show_first(random_ranks(seeds, lengths, width), lengths, fractions)
 
 
 def test_a_texts_canvas_does_not_depend_on_its_batch():

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from blanklm import BlankLM
-from blanklm.conceal import draw_shown, random_ranks
+from blanklm.conceal import random_ranks, show_first
 from blanklm.data import read_corpus
 from blanklm.policy import Policy
 
@@ -47,7 +47,7 @@ def estimates(policy: Policy, text: list[int], fractions: np.ndarray, seeds: np.
     n, draws = len(text), len(fractions)
     tokens, lengths = torch.tensor(text).expand(draws, n), torch.full((draws,), n)  # [D, n], [D]
     order_seeds = torch.from_numpy(seeds)
-    shown = draw_shown(lengths, torch.from_numpy(fractions), order_seeds, n)  # [D, n]
+    shown = show_first(random_ranks(order_seeds, lengths, n), lengths, torch.from_numpy(fractions))  # [D, n]
     t = shown.sum(1)  # [D]
     log_p = policy.action_log_probs(tokens, lengths, shown).double()  # [D, n]
     written_next = random_ranks(order_seeds, lengths, n) == t[:, None]  # [D, n] a_t: one position a row

@@ -5,7 +5,6 @@ A string in gives one result, a list in gives a list.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,10 +103,6 @@ class BlankLM:
 
     def prepare(self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None) -> Request:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise BlankLMError(f"character {error.start + 1} of the text is no Unicode text: remove it") from None
         template = Template.parse(text)
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
@@ -264,10 +259,7 @@ class BlankLM:
 
     def to_score(self, text: str, method: str = "monte-carlo") -> list[int]:
         """The tokens of a text, checked: whatever keeps it from being scored raises here."""
-        try:
-            tokens = self.tokenizer.encode(text)
-        except TypeError:  # what the tokenizer makes of a lone surrogate
-            raise BlankLMError("the text holds characters that are no Unicode text: remove them") from None
+        tokens = self.tokenizer.encode(text)
         if not tokens:
             raise BlankLMError("the text is empty: there is nothing to score")
         longest = likelihood.LONGEST_EXACT if method == "exact" else self.model.config.max_length
@@ -307,7 +299,7 @@ def per_blank(constraints, blanks: int) -> list[Constraint]:
     constraints = list(constraints)
     if len(constraints) != blanks:
         raise ConstraintError(f"the text has {blanks} blanks and there are {len(constraints)} constraints")
-    with contextlib.suppress(StopIteration):
-        wrong = next(c for c in constraints if not isinstance(c, Constraint | Mapping | None))
-        raise ConstraintError(f"a constraint is an object with min, max, ban, require, only; not {wrong!r}")
+    wrong = [c for c in constraints if not isinstance(c, Constraint | Mapping | None)]
+    if wrong:
+        raise ConstraintError(f"a constraint is an object with min, max, ban, require, only; not {wrong[0]!r}")
     return [c if isinstance(c, Constraint) else Constraint.from_json(c or {}) for c in constraints]

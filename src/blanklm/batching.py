@@ -18,7 +18,7 @@ POOL = 64  # batches whose texts are sorted together: alike in length within a b
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts, and what decides which of their positions are shown (see ``conceal.draw_shown``)."""
+    """Texts, and what decides which of their positions are shown (see ``conceal.show_first``)."""
 
     tokens: Tensor  # [B, L] ids, PAD after each text's end
     lengths: Tensor  # [B]

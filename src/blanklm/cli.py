@@ -51,9 +51,7 @@ def main() -> None:
         known = {command.callback.__name__ for command in app.registered_commands}
         command = "".join(f"{name} " for name in sys.argv[1:2] if name in known)
         _fail(f"{error.format_message()} (blanklm {command}--help says what there is)", 2)
-    except typer.Abort:
-        _fail("stopped", 130)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,16 +139,14 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
     file = None if file == Path("-") else file
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise BlankLMError('no text: write blanklm fill "They also have ___ which ___ .", or use --file or a pipe')
-    from blanklm.data.readers import COMPRESSED, DAMAGE, open_bytes
+    from blanklm.data.readers import DAMAGE, is_jsonl, open_bytes
     from blanklm.errors import DataError
 
     if file is not None and (not file.exists() or file.is_dir()):
         raise DataError(
             f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
         )
-    if file is not None:
-        plain_name = file.stem if file.suffix in COMPRESSED else file.name
-        jsonl = jsonl or plain_name.endswith(".jsonl")
+    jsonl = jsonl or (file is not None and is_jsonl(file))
     try:
         with open_bytes(file) if file is not None else sys.stdin.buffer as stream:
             for number, line in enumerate(stream, 1):

@@ -189,14 +189,10 @@ def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:
     return torch.where(rest_of_begun.any(1, keepdim=True), rest_of_begun, hidden & ~goes_on)
 
 
-def drawn_steps(lengths: Tensor, fractions: Tensor) -> Tensor:
-    """t = floor(fraction * n) [B], uniform in 0..n-1."""
-    return torch.minimum((fractions * lengths).floor().to(torch.int64), lengths - 1).clamp_min(0)
-
-
-def draw_shown(lengths: Tensor, fractions: Tensor, seeds: Tensor, width: int) -> Tensor:
-    """Algorithm 1: draw t uniformly, and show the first t positions of a random order."""
-    return random_ranks(seeds, lengths, width) < drawn_steps(lengths, fractions)[:, None]  # [B, L]
+def show_first(ranks: Tensor, lengths: Tensor, fractions: Tensor) -> Tensor:
+    """Algorithm 1: [B, L] the first t positions of each order, t = floor(fraction * n) being uniform in 0..n-1."""
+    steps = torch.minimum((fractions * lengths).floor().to(torch.int64), lengths - 1).clamp_min(0)  # [B]
+    return ranks < steps[:, None]
 
 
 # --- The objective -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import torch
 
 from blanklm.batching import pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import drawn_steps
+from blanklm.conceal import show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import Policy
 
@@ -185,7 +185,7 @@ def bound(
         tokens, lengths = tokens.to(policy.device), lengths.to(policy.device)
         fraction, order_seed = (torch.from_numpy(part[*rows]).to(policy.device) for part in (fractions, seeds))  # [B]
         rank, log_count = policy.orders(tokens, lengths, order_seed)  # [B, L], [B]
-        shown = rank < drawn_steps(lengths, fraction)[:, None]  # [B, L]
+        shown = show_first(rank, lengths, fraction)  # [B, L]
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         possible = policy.possible(tokens, inside & ~shown)  # [B, L]
         log_probs = policy.action_log_probs(tokens, lengths, shown, possible).sum(1)  # [B]

@@ -113,7 +113,10 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:  # what the library makes of a lone surrogate
+            raise BlankLMError("the text holds a character that is no Unicode text: remove it") from None
         # A text may hold the very words "<pad>" or "<blank>"; to the model they are unknown words.
         return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
 

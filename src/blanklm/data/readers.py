@@ -42,8 +42,12 @@ def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
     """
     path = Path(path)
     lines = read_lines(path)
-    plain_name = path.stem if path.suffix in COMPRESSED else path.name
-    return _fields(path, lines, field) if plain_name.endswith(".jsonl") else lines
+    return _fields(path, lines, field) if is_jsonl(path) else lines
+
+
+def is_jsonl(path: Path) -> bool:
+    """Whether a file holds JSON lines, by its name; compressed or not."""
+    return (path.stem if path.suffix in COMPRESSED else path.name).endswith(".jsonl")
 
 
 def open_bytes(path: Path) -> IO[bytes]:

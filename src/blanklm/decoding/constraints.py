@@ -444,6 +444,8 @@ class Constraints:
             room = self._room_beside(draft, origin) - left - right
             if (tail and not right) or not after.keepable(rule, room):
                 return False
+        if not rule.checks_words and not self._checks_words:
+            return True
         items = draft.items[:position] + (BLANK,) * left + (token,) + (BLANK,) * right + draft.items[position + 1 :]
         origins = draft.origins[:position] + (origin,) * (left + 1 + right) + draft.origins[position + 1 :]
         at = position + left

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from blanklm.canvas import Action
 from blanklm.special import BLANK
 
@@ -62,10 +64,10 @@ class Draft:
     def requiring(self, missing: Missing, pending: Pending | None) -> Draft:
         return replace(self, missing=missing, pending=pending)
 
-    def merged(self, other: Draft, log_prob: float) -> Draft:
-        """One draft for two that reached the same canvas by different orders."""
+    def merged(self, other: Draft) -> Draft:
+        """One draft for two that came to the same, with the probability of both and the more probable history."""
         better = self if self.path_log_prob >= other.path_log_prob else other
-        return replace(better, log_prob=log_prob)
+        return replace(better, log_prob=float(np.logaddexp(self.log_prob, other.log_prob)))
 
     def spans(self, count: int) -> list[list[int]]:
         spans: list[list[int]] = [[] for _ in range(count)]

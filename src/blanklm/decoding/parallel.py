@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.search import RETRY_BEAM, Text, View, beam_search, passes
+from blanklm.decoding.search import RETRY_BEAM, Text, beam_search, views
 from blanklm.policy import SIDES, Policy
 
 
@@ -19,13 +19,10 @@ def fill_in_parallel(policy: Policy, texts: Sequence[Text]) -> list[Draft]:
     drafts = [text.begin() for text in texts]
     stuck: set[int] = set()
     while waiting := [t for t, draft in enumerate(drafts) if not draft.finished and t not in stuck]:
-        done = 0
-        for group in passes([(texts[t], drafts[t]) for t in waiting]):
-            members = waiting[done : done + len(group)]
-            done += len(group)
-            view = View(policy.score([draft.items for _, draft in group]), group)
+        unseen = iter(waiting)
+        for view in views(policy, [(texts[t], drafts[t]) for t in waiting]):
             found = view.top_actions([row for rows in view.rows for row in rows], need=1, with_blank=False)
-            for t, rows in zip(members, view.rows, strict=True):
+            for rows, t in zip(view.rows, unseen, strict=False):  # rows first: it ends the zip
                 candidates = [found[row][0] for row in rows if found[row]]
                 if len(candidates) < len(rows) or not candidates:
                     stuck.add(t)

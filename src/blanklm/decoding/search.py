@@ -110,7 +110,7 @@ class _Beam:
                 reached = self.text.constraints.advance(draft, c.slot, c.token, c.side, c.log_prob)
                 known = merged.get(reached.key)
                 if known is not None:
-                    reached = known.merged(reached, float(np.logaddexp(known.log_prob, reached.log_prob)))
+                    reached = known.merged(reached)
                 merged[reached.key] = reached
         kept = sorted(merged.values(), key=lambda draft: -draft.log_prob)[: self.beam]
         self.finished += [draft for draft in kept if draft.finished]
@@ -138,7 +138,7 @@ class _Beam:
             spans = tuple(tokenizer.decode(span) for span in draft.spans(len(self.text.constraints.rules)))
             known = spelt.get(spans)
             if known is not None:
-                draft = known.merged(draft, float(np.logaddexp(known.log_prob, draft.log_prob)))
+                draft = known.merged(draft)
             spelt[spans] = draft
         return list(spelt.values())
 
@@ -153,8 +153,7 @@ def best_candidates(
     policy: Policy, drafts: Sequence[tuple[Text, Draft]], need: int, order: str
 ) -> Iterator[list[Candidate]]:
     """For each draft, its ``need`` most probable actions (fewer where there are no more), best first."""
-    for group in passes(drafts):
-        view = View(policy.score([draft.items for _, draft in group]), group)
+    for view in views(policy, drafts):
         chosen = view.choose(order)
         found = view.top_actions([row for rows in chosen for row in rows], need, with_blank=order == "model")
         for rows in chosen:
@@ -176,6 +175,12 @@ def passes(drafts: Sequence[tuple[Text, Draft]]) -> Iterator[Sequence[tuple[Text
         longest, blanks = wider, blanks + more
     if start < len(drafts):
         yield drafts[start:]
+
+
+def views(policy: Policy, drafts: Sequence[tuple[Text, Draft]]) -> Iterator[View]:
+    """The scores of all drafts, a pass of the policy at a time, in order."""
+    for group in passes(drafts):
+        yield View(policy.score([draft.items for _, draft in group]), group)
 
 
 @lru_cache(maxsize=16)
@@ -340,12 +345,9 @@ def sample(
     drafts = [text.begin() for text in draws]
     dead_ends = [0] * len(draws)
     while waiting := [d for d, draft in enumerate(drafts) if not draft.finished]:
-        group_start = 0
-        for group in passes([(draws[d], drafts[d]) for d in waiting]):
-            members = waiting[group_start : group_start + len(group)]
-            group_start += len(group)
-            view = View(policy.score([draft.items for _, draft in group]), group)
-            for d, rows in zip(members, view.choose(order), strict=True):
+        unseen = iter(waiting)
+        for view in views(policy, [(draws[d], drafts[d]) for d in waiting]):
+            for rows, d in zip(view.choose(order), unseen, strict=False):  # rows first: it ends the zip
                 try:
                     row = _choose_randomly(view, rows, order, sampling, streams[d])
                     c = _draw(view, row, sampling, streams[d], with_blank=order == "model")

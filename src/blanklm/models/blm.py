@@ -16,11 +16,11 @@ from blanklm.conceal import (
     Packing,
     bound,
     conceal,
-    drawn_steps,
     next_of_words,
     pack,
     random_ranks,
     random_word_ranks,
+    show_first,
     words_of,
 )
 from blanklm.errors import BlankLMError
@@ -116,7 +116,7 @@ class BLM(nn.Module):
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
-        shown = ranks < drawn_steps(batch.lengths, batch.fractions)[:, None]  # [B, L]
+        shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         possible = self.possible(batch.tokens, concealed.hidden)  # [B, L]
         return Drawn(pack(batch.tokens, concealed, possible), batch.lengths, possible.sum(1), log_orders)

@@ -19,11 +19,11 @@ import torch
 from blanklm import checkpoint
 from blanklm.api import BlankLM
 from blanklm.batching import TokenisedTexts
-from blanklm.data import mask_corpus, no_infill, read_corpus
-from blanklm.metrics import corpus_bleu
+from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes.report import report
+from blanklm.tasks.infilling import evaluate
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig, train
 
@@ -72,23 +72,19 @@ def main(out: Path, training: TrainingConfig = TRAINING) -> dict:
     best = checkpoint.load(out / "run")
     checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.float16)
     result = report("yelp_words", model, training, progress, seconds) | {
-        "valid_bleu": evaluate(BlankLM.from_pretrained(out / "model"), validation),
+        "valid_bleu": compare_decodings(BlankLM.from_pretrained(out / "model"), validation),
     }
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return result
 
 
-def evaluate(model: BlankLM, validation: list[str]) -> dict[str, dict[str, float]]:
+def compare_decodings(model: BlankLM, validation: list[str]) -> dict[str, dict[str, float]]:
     """BLEU of each way to decode at each mask ratio, on validation sentences."""
     chosen = random.Random(0).sample(validation, min(SENTENCES, len(validation)))
-    table: dict[str, dict[str, float]] = {"no infill": {}} | {name: {} for name in DECODINGS}
-    for ratio in RATIOS:
-        masked = mask_corpus(chosen, ratio, seed=0)
-        table["no infill"][str(ratio)] = corpus_bleu([no_infill(m) for m in masked], [m.text for m in masked])
-        for name, options in DECODINGS.items():
-            fills = model.fill([str(m.template) for m in masked], **options)
-            table[name][str(ratio)] = corpus_bleu([fill.text for fill in fills], [m.text for m in masked])
-    return table
+    reports = {name: evaluate(model, chosen, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
+    any_report = next(iter(reports.values()))
+    table = {"no infill": {ratio: row["no_infill_bleu"] for ratio, row in any_report.items()}}
+    return table | {name: {ratio: row["bleu"] for ratio, row in report.items()} for name, report in reports.items()}
 
 
 if __name__ == "__main__":
