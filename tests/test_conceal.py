@@ -98,25 +98,32 @@ def test_packing_loses_nothing_but_the_padding():
         assert set(packed.row.tolist()) == set(range(len(packed.asked)))
 
 
-def test_whole_word_orders_show_whole_words_and_at_most_one_beginning():
+def test_words_are_runs_of_letters_digits_or_marks():
     edges = torch.tensor([[0, 1], [1, 1], [3, 3]])  # " un", "believ", ","
-    tokens = torch.tensor([[0, 1, 1, 2, 0, 1, 0, 1]] * 500)  # " unbelieveliev, unbeliev unbeliev"
-    word, lengths = words_of(tokens, edges), torch.full((500,), 8)
-    assert word[0].tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
-    ranks = random_word_ranks(torch.arange(500), lengths, word)
-    firsts = set()
-    for rank in ranks.tolist():
-        order = sorted(range(8), key=rank.__getitem__)
-        words = [word[0, position].item() for position in order]
-        assert [w for i, w in enumerate(words) if i == 0 or words[i - 1] != w] == list(dict.fromkeys(words))
-        assert all(rank[i] < rank[i + 1] for i in range(7) if word[0, i] == word[0, i + 1])
-        firsts.add(words[0])
-    assert firsts == {0, 1, 2, 3}
-    for shown in range(8):
+    assert words_of(torch.tensor([[0, 1, 1, 2, 0, 1, 0, 1]]), edges)[0].tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
+
+
+def test_orders_of_words_are_all_the_interleavings_equally_often():
+    word, draws = torch.tensor([[0, 0, 1, 2, 2, 9]]), 60_000  # words of 2, 1 and 2 tokens, and padding
+    lengths = torch.full((draws,), 5)
+    ranks = random_word_ranks(torch.arange(draws), lengths, word.expand(draws, -1))
+    assert (ranks[:, 5] == 5).all()
+    orders, counts = ranks[:, :5].unique(dim=0, return_counts=True)
+    assert len(orders) == 30  # 5! / (2! 1! 2!)
+    assert ((orders[:, 0] < orders[:, 1]) & (orders[:, 3] < orders[:, 4])).all()
+    np.testing.assert_allclose(counts / draws, 1 / 30, atol=0.004)  # about five standard deviations
+
+
+def test_the_weight_of_a_words_next_token_is_the_chance_that_it_is_written_next():
+    word, draws, n = torch.tensor([0, 0, 0, 1, 2, 2]), 20_000, 6
+    ranks = random_word_ranks(torch.arange(draws), torch.full((draws,), n), word.expand(draws, n))
+    for shown in range(n):
         hidden = ranks >= shown
-        possible = next_of_words(hidden, word)
-        for row in range(500):
-            unfinished = [[i for i in range(8) if word[row, i] == w and hidden[row, i]] for w in range(5)]
-            begun = [left for w, left in enumerate(unfinished) if 0 < len(left) < (word[row] == w).sum()]
-            expected = {left[0] for left in (begun or unfinished) if left}
-            assert set(possible[row].nonzero().flatten().tolist()) == expected
+        by_canvas = {}
+        for row in range(draws):
+            by_canvas.setdefault(tuple(hidden[row].tolist()), []).append(int((ranks[row] == shown).nonzero()))
+        canvas, written = max(by_canvas.items(), key=lambda item: len(item[1]))
+        weights = next_of_words(torch.tensor([canvas]), word[None])[0]
+        assert weights.sum() == sum(canvas)
+        frequency = np.bincount(written, minlength=n) / len(written)
+        np.testing.assert_allclose(frequency, weights / sum(canvas), atol=5 * 0.5 / len(written) ** 0.5)

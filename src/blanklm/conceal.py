@@ -158,15 +158,14 @@ def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
 
 
 def random_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
-    """The same for an order of whole words: words in random order, each word's tokens from left to right.
+    """The same for an order in which the tokens of each word come from left to right, words being interleaved.
 
-    ``word`` [B, L] numbers the word of its text that each position belongs to.
+    ``word`` [B, L] numbers the word of its text that each position belongs to. Every such order is equally likely:
+    it is an order of all positions in which each word's places have been sorted.
     """
     width = word.shape[1]
-    keys = random_keys(seeds, width).gather(1, word)  # [B, L] one key for all tokens of a word
-    inside = torch.arange(width, device=keys.device) < lengths[:, None]
-    keys = keys.masked_fill(~inside, torch.iinfo(torch.int64).max)
-    return keys.argsort(dim=1, stable=True).argsort(1)
+    ranks = random_ranks(seeds, lengths, width)  # [B, L]
+    return (word * width + ranks).sort(1).values % width  # words stay where they are, each word's ranks rise
 
 
 def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
@@ -182,11 +181,15 @@ def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
 
 
 def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:
-    """[B, L] what a whole-word order may write next: the rest of a word that has begun, else the start of any."""
-    goes_on = torch.zeros_like(hidden)  # in the same word as the position before
-    goes_on[:, 1:] = word[:, 1:] == word[:, :-1]
-    rest_of_begun = hidden & goes_on & ~_neighbour(hidden, +1)
-    return torch.where(rest_of_begun.any(1, keepdim=True), rest_of_begun, hidden & ~goes_on)
+    """[B, L] for the next token of each word, how many tokens of the word are ``hidden`` [B, L]; 0 elsewhere.
+
+    Divided by the number of hidden tokens, that is the chance that an order of ``random_word_ranks`` goes on there.
+    """
+    in_word = torch.zeros_like(word).scatter_add_(1, word, hidden.to(word.dtype))  # [B, L] by number of the word
+    same_word = torch.zeros_like(hidden)  # as the position before
+    same_word[:, 1:] = word[:, 1:] == word[:, :-1]
+    is_next = hidden & ~(same_word & _neighbour(hidden, +1))
+    return torch.where(is_next, in_word.gather(1, word), 0)
 
 
 def show_first(ranks: Tensor, lengths: Tensor, fractions: Tensor) -> Tensor:
@@ -198,10 +201,10 @@ def show_first(ranks: Tensor, lengths: Tensor, fractions: Tensor) -> Tensor:
 # --- The objective -------------------------------------------------------------------------------------------
 
 
-def bound(log_prob: Tensor, lengths: Tensor, actions: Tensor, log_orders: Tensor | None = None) -> Tensor:
-    """Eq. 8 [B], an upper bound on -log p(x), from the summed log p [B] of a canvas's possible next actions.
+def bound(log_prob: Tensor, lengths: Tensor, hidden: Tensor, log_orders: Tensor) -> Tensor:
+    """Eq. 8 [B], an upper bound on -log p(x): - log n! - n / (n - t) * log_prob.
 
-    - log n! - n / (n - t) * log_prob, where n - t is the number of ``actions`` [B], and n! that of the orders.
+    ``log_prob`` [B] sums the log p of a canvas's possible next actions, ``hidden`` [B] is n - t, and ``log_orders`` [B]
+    is the log of the number of orders, n! where none is ruled out.
     """
-    log_orders = torch.lgamma(lengths + 1.0) if log_orders is None else log_orders
-    return -log_orders - lengths / actions.clamp_min(1) * log_prob
+    return -log_orders - lengths / hidden.clamp_min(1) * log_prob

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from blanklm.batching import pad
+from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
 from blanklm.conceal import show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import Policy
 
 LONGEST_EXACT = 16  # 2^16 canvases
+TOKENS_PER_BATCH = {"cpu": 32_768, "cuda": 2**20}  # of the texts whose canvases are scored together
 Progress = Callable[[int], None]  # called with the number of canvases just scored
 
 
@@ -93,26 +95,75 @@ def monte_carlo(
     texts: Sequence[Sequence[int]],
     orders: int,
     seed: int = 0,
-    tokens_per_batch: int = 32768,
+    tokens_per_batch: int | None = None,
     progress: Progress | None = None,
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
-    log_joint = [np.zeros(orders) for _ in texts]  # log p(x, order_i) of each text
-    log_orders = np.zeros(len(texts))  # log n!
-    seeds = np.stack([stream.integers(np.iinfo(np.int64).max, size=orders) for stream in _streams(texts, seed)])
-    for group in _budgeted(_canvases_of(texts, orders), texts, tokens_per_batch):
-        tokens, lengths = pad([texts[k] for k, _, _ in group])  # [B, L], [B]
-        order_seeds = torch.from_numpy(seeds[[k for k, _, _ in group], [order for _, order, _ in group]])  # [B]
-        step = torch.tensor([t for _, _, t in group])[:, None]  # [B, 1]
-        tokens, lengths, order_seeds, step = (part.to(policy.device) for part in (tokens, lengths, order_seeds, step))
-        rank, log_count = policy.orders(tokens, lengths, order_seeds)  # [B, L], [B]
-        log_probs = policy.action_log_probs(tokens, lengths, rank < step, rank == step).sum(1).cpu().numpy()
-        for (k, order, _), log_prob, count in zip(group, log_probs, log_count.tolist(), strict=True):
-            log_joint[k][order] += log_prob
-            log_orders[k] = count
+    pairs = _Pairs.of(texts, orders, seed)
+    log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
+    log_orders = torch.zeros_like(log_joint)  # log n!
+    for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
+        some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
+        rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
+        log_probs = policy.action_log_probs(tokens[some], lengths[some], rank < step, rank == step).sum(1)  # [B]
+        first = int(pair[0])
+        log_joint.index_add_(0, some + first, log_probs.double())
+        log_orders[first : first + len(tokens)] = log_count.double()
         if progress:
-            progress(len(group))
-    return _average_orders(log_joint, log_orders, texts, orders)
+            progress(len(step))
+    by_text = (part.view(-1, orders).cpu().numpy() for part in (log_joint, log_orders))
+    return _average_orders(*by_text, pairs.texts, texts)
+
+
+def _budget(tokens_per_batch: int | None, policy: Policy) -> int:
+    return tokens_per_batch or TOKENS_PER_BATCH.get(policy.device.type, 32_768)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Every (text, draw), texts of like length together; empty texts are left out."""
+
+    texts: np.ndarray  # [N] the kept texts, by rising length
+    tokenised: TokenisedTexts  # of them
+    draws: int
+    lengths: np.ndarray  # [N * draws]
+    seeds: np.ndarray  # [N * draws] of each draw's order
+    fractions: np.ndarray  # [N * draws] of each draw's t, stratified over the draws of a text
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]], draws: int, seed: int) -> _Pairs:
+        streams = _streams(texts, seed)
+        seeds = [stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams]
+        fractions = [(np.arange(draws) + stream.random(draws)) / draws for stream in streams]
+        kept = np.array(sorted((k for k in range(len(texts)) if len(texts[k])), key=lambda k: len(texts[k])), dtype=int)
+        tokenised = TokenisedTexts(texts[k] for k in kept)
+        each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
+        return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), *each)
+
+    def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, ranks
+        and log-number of orders of those P pairs."""
+        some = np.arange(pair[0], pair[-1] + 1)  # [P]
+        tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
+        ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
+        return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, ranks, log_count
+
+
+def _budgeted(
+    lengths: np.ndarray, canvases: np.ndarray, tokens_per_batch: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Groups of canvases within the budget: the pair of each and its number there, pairs having rising ``lengths``."""
+    ends = canvases.cumsum()
+    start, total = 0, int(ends[-1]) if len(ends) else 0
+    while start < total:
+        end = total
+        for last in (start, None):  # as many as the first length lets in, then as the longest of those lets in
+            longest = lengths[np.searchsorted(ends, end - 1 if last is None else last, side="right")]
+            end = min(end, start + max(1, tokens_per_batch // int(longest)))
+        canvas = np.arange(start, end)
+        pair = np.searchsorted(ends, canvas, side="right")
+        yield pair, canvas - (ends - canvases)[pair]
+        start = end
 
 
 def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
@@ -126,37 +177,17 @@ def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Genera
     return streams
 
 
-def _canvases_of(texts: Sequence[Sequence[int]], orders: int) -> Iterator[tuple[int, int, int]]:
-    """(text, order, step) of every canvas, texts of like length together."""
-    for k in sorted(range(len(texts)), key=lambda k: len(texts[k])):
-        for order in range(orders):
-            for step in range(len(texts[k])):
-                yield k, order, step
-
-
-def _budgeted(
-    canvases: Iterator[tuple[int, int, int]], texts: Sequence[Sequence[int]], tokens_per_batch: int
-) -> Iterator[list[tuple[int, int, int]]]:
-    group: list[tuple[int, int, int]] = []
-    for canvas in canvases:
-        if group and (len(group) + 1) * len(texts[canvas[0]]) > tokens_per_batch:
-            yield group
-            group = []
-        group.append(canvas)
-    if group:
-        yield group
-
-
 def _average_orders(
-    log_joint: list[np.ndarray], log_orders: np.ndarray, texts: Sequence[Sequence[int]], orders: int
+    log_joint: np.ndarray, log_orders: np.ndarray, kept: np.ndarray, texts: Sequence[Sequence[int]]
 ) -> Estimate:
+    """Of the texts ``kept`` [N], whose log p(x, order) and log n! are [N, m]."""
+    orders = log_joint.shape[1]
     log_x, errors = np.zeros(len(texts)), np.zeros(len(texts))
-    for k, log_p in enumerate(log_joint):
-        top = log_p.max()
-        weights = np.exp(log_p - top)  # [m]
-        log_x[k] = log_orders[k] + top + math.log(weights.mean())
-        if orders > 1:
-            errors[k] = weights.std(ddof=1) / weights.mean() / math.sqrt(orders)
+    top = log_joint.max(1, keepdims=True) if len(kept) else log_joint  # [N, 1]
+    weights = np.exp(log_joint - top)  # [N, m]
+    log_x[kept] = log_orders[:, 0] + top[:, 0] + np.log(weights.mean(1))
+    if orders > 1:
+        errors[kept] = weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(orders)
     return Estimate(log_x, errors, np.array([len(text) for text in texts]), orders)
 
 
@@ -166,33 +197,24 @@ def bound(
     texts: Sequence[Sequence[int]],
     draws: int = 1,
     seed: int = 0,
-    tokens_per_batch: int = 32768,
+    tokens_per_batch: int | None = None,
     progress: Progress | None = None,
 ) -> np.ndarray:
     """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text.
 
     The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
     """
-    streams = _streams(texts, seed)
-    seeds = np.stack([stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams])
-    fractions = (np.arange(draws) + np.stack([stream.random(draws) for stream in streams])) / draws
-    total = np.zeros(len(texts))
-    kept = [k for k in sorted(range(len(texts)), key=lambda k: len(texts[k])) if len(texts[k])]
-    canvases = ((k, draw, 0) for k in kept for draw in range(draws))
-    for group in _budgeted(canvases, texts, tokens_per_batch):
-        tokens, lengths = pad([texts[k] for k, _, _ in group])
-        rows = np.array([(k, draw) for k, draw, _ in group]).T
-        tokens, lengths = tokens.to(policy.device), lengths.to(policy.device)
-        fraction, order_seed = (torch.from_numpy(part[*rows]).to(policy.device) for part in (fractions, seeds))  # [B]
-        rank, log_count = policy.orders(tokens, lengths, order_seed)  # [B, L], [B]
-        shown = show_first(rank, lengths, fraction)  # [B, L]
-        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        possible = policy.possible(tokens, inside & ~shown)  # [B, L]
-        log_probs = policy.action_log_probs(tokens, lengths, shown, possible).sum(1)  # [B]
-        losses = bound_of(log_probs, lengths, possible.sum(1), log_count).cpu()
-        np.add.at(total, rows[0], -losses.double().numpy() / draws)
+    pairs, total = _Pairs.of(texts, draws, seed), np.zeros(len(texts))
+    for pair, _ in _budgeted(pairs.lengths, np.ones_like(pairs.lengths), _budget(tokens_per_batch, policy)):
+        _, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B, L], [B], [B, L], [B]
+        shown = show_first(rank, lengths, torch.from_numpy(pairs.fractions[pair]).to(policy.device))  # [B, L]
+        hidden = ~shown & (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])  # [B, L]
+        weights = policy.next_weights(tokens, hidden)  # [B, L]
+        log_probs = (weights * policy.action_log_probs(tokens, lengths, shown, weights > 0)).sum(1)  # [B]
+        losses = bound_of(log_probs, lengths, hidden.sum(1), log_count).cpu()
+        np.add.at(total, pairs.texts[pair // draws], -losses.double().numpy() / draws)
         if progress:
-            progress(len(group))
+            progress(len(pair))
     return total
 
 

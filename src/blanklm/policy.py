@@ -39,8 +39,8 @@ class Policy(Protocol):
         """A uniform random order of each text, as the rank [B, L] of each position, and log of their number [B]."""
         ...
 
-    def possible(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """Which of the ``hidden`` positions [B, L] such an order may write next."""
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] the chance that an order which has left ``hidden`` [B, L] goes on at each position, times n - t."""
         ...
 
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:

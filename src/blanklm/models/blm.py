@@ -34,7 +34,7 @@ class BLMConfig:
     encoder: EncoderConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
-    whole_words: bool = False  # BPE: train on canvases that show whole words, which grow from left to right
+    whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
 
     def __post_init__(self) -> None:
         if self.max_length < 1:
@@ -118,26 +118,30 @@ class BLM(nn.Module):
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
         shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
-        possible = self.possible(batch.tokens, concealed.hidden)  # [B, L]
-        return Drawn(pack(batch.tokens, concealed, possible), batch.lengths, possible.sum(1), log_orders)
+        weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
+        actions = pack(batch.tokens, concealed, weights > 0)
+        weight = weights[actions.text, actions.position]  # [A]
+        return Drawn(actions, weight, batch.lengths, concealed.hidden.sum(1), log_orders)
 
-    def possible(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """Which of the ``hidden`` positions [B, L] an order may write next."""
-        return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t."""
+        return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
     def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
         if not self.config.whole_words:
             return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
         word = words_of(tokens, self.edges)  # [B, L]
-        words = word.gather(1, (lengths - 1).clamp_min(0)[:, None]).squeeze(1) + 1  # [B]
-        return random_word_ranks(seeds, lengths, word), torch.lgamma(words + 1.0)
+        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
+        in_word = torch.zeros_like(word).scatter_add_(1, word, inside.long())  # [B, L] tokens of each word
+        log_orders = torch.lgamma(lengths + 1.0) - torch.lgamma(in_word + 1.0).sum(1)  # n! / (n_1! n_2! ...)
+        return random_word_ranks(seeds, lengths, word), log_orders
 
     def loss(self, drawn: Drawn) -> Tensor:
         """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
-        log_probs = self.log_probs(drawn.actions)  # [A]
+        log_probs = self.log_probs(drawn.actions) * drawn.weight  # [A]
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
-        return bound(total, drawn.lengths, drawn.possible, drawn.log_orders)
+        return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
 
     forward = loss  # what a distributed wrapper calls
 
@@ -164,8 +168,9 @@ class Drawn:
     """What the loss of a batch needs: the actions on the canvases drawn for it."""
 
     actions: PackedActions
+    weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 unless words are kept in order
     lengths: Tensor  # [B] n
-    possible: Tensor  # [B] how many next actions a canvas has: n - t
+    hidden: Tensor  # [B] n - t
     log_orders: Tensor  # [B] log n!
 
 
