@@ -118,3 +118,18 @@ def test_weights_are_tied():
     names = [name for name, _ in model.named_parameters()]
     assert sum("embedding" in name for name in names) == 1
     assert sum(p.shape[0] == model.config.vocabulary and p.dim() == 2 for p in model.parameters()) == 1
+
+
+def test_a_large_vocabulary_in_parts_gives_the_same_loss_and_gradients(blm, monkeypatch):
+    batch = Batch(*pad([TEXT, [5, 6, 7]]), torch.tensor([0.3, 0.0], dtype=torch.double), torch.tensor([1, 2]))
+
+    def gradients():
+        blm.zero_grad()
+        loss = blm.loss(blm.prepare(batch)).sum()
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in blm.parameters())]
+
+    whole = gradients()
+    monkeypatch.setattr("blanklm.models.blm.WORDS_AT_ONCE", 5)
+    for in_parts, at_once in zip(gradients(), whole, strict=True):
+        torch.testing.assert_close(in_parts, at_once, atol=1e-5, rtol=1e-4)

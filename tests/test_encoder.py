@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig, _attend_padded, attend
+from blanklm.models.encoder import SHORT, Encoder, EncoderConfig, _attend_neighbours, _attend_padded, attend
 
 
 def reference(encoder, vectors, causal):
@@ -50,6 +50,19 @@ def test_a_bound_on_the_longest_sequence_may_be_loose():
     q, k, v = torch.randn(3, 7, 2, 8)
     tight, loose = (Packing.of(torch.tensor([4, 3]), longest) for longest in (4, 11))
     torch.testing.assert_close(attend(q, k, v, tight, False), _attend_padded(q, k, v, loose, False))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("total", [5, SHORT, 3 * SHORT + 1])
+def test_short_sequences_in_blocks_equal_padded_ones(causal, total):
+    torch.manual_seed(0)
+    lengths = []
+    while sum(lengths) < total:
+        lengths.append(min(int(torch.randint(1, SHORT + 1, ())), total - sum(lengths)))
+    q, k, v = torch.randn(3, total, 2, 8)
+    packing = Packing.of(torch.tensor(lengths), max(lengths))
+    blocks = _attend_neighbours(q, k, v, packing, causal)
+    torch.testing.assert_close(blocks, _attend_padded(q, k, v, packing, causal), atol=1e-5, rtol=1e-4)
 
 
 def test_positions_beyond_the_table_are_turned_alike(monkeypatch):

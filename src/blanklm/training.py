@@ -35,9 +35,10 @@ from torch import nn
 from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
 from blanklm.errors import CheckpointError, TrainingError
+from blanklm.models.encoder import EncoderLayer
 from blanklm.tokenizer import Tokenizer
 
-STEPS_WORTH_COMPILING = 500  # compiling takes about a minute
+STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Run:
             _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
         )
         if on_gpu and config.steps >= STEPS_WORTH_COMPILING:
-            model.log_probs = torch.compile(model.log_probs, dynamic=True)
+            compile_parts(model)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
         self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
@@ -379,6 +380,14 @@ class Run:
             yield advance
 
 
+def compile_parts(model: nn.Module) -> None:
+    """Compile what a step spends its time in: the layers, which are alike and so compiled once, and the read-out."""
+    for module in model.modules():
+        if isinstance(module, EncoderLayer):
+            module.compile(dynamic=True)
+    model.read_out = torch.compile(model.read_out, dynamic=True)
+
+
 @dataclass(frozen=True)
 class Planned:
     """A batch to come, its tokens over all processes, and where the run stands when it is done."""
@@ -394,7 +403,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay, self.updates = copy.deepcopy(model).requires_grad_(False), decay, 0
-        vars(self.model).pop("log_probs", None)  # the average is only evaluated: not worth compiling
+        vars(self.model).pop("read_out", None)  # the average is only evaluated: not worth compiling
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from blanklm.batching import Batch
 from blanklm.conceal import (
@@ -26,6 +27,8 @@ from blanklm.conceal import (
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import Encoder, EncoderConfig
 from blanklm.special import BLANK, PAD
+
+WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,32 @@ class BLM(nn.Module):
 
     def log_probs(self, actions: PackedActions) -> Tensor:
         """log p(b, w, l, r | c) [A] of packed actions."""
-        z = self.encode(actions.canvas, actions.packing)  # [T, d]
+        return self.read_out(self.encode(actions.canvas, actions.packing), actions)
+
+    def read_out(self, z: Tensor, actions: PackedActions) -> Tensor:
+        """log p(b, w, l, r | c) [A] from the encoded canvases z [T, d]."""
         z_blank = z[actions.blanks]  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
         log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing.starts) - 1)[actions.asked]  # [Q]
         z_asked = z_blank[actions.asked]  # [Q, d]
-        # One vocabulary row per blank, shared by all the words that may be written there.
-        logits = self.word_logits(z_asked)  # [Q, V]
-        log_p_word = logits[actions.row, actions.word] - logits.logsumexp(1)[actions.row]  # [A]
+        log_p_word = self.log_p_words(z_asked, actions.row, actions.word)  # [A]
         sides = 2 * (actions.left > 0) + (actions.right > 0)  # [A]
         sides_logits = self.sides_logits(self.sides_from_blank(z_asked)[actions.row], actions.word)  # [A, 4]
         log_p_sides = sides_logits.log_softmax(1).gather(1, sides[:, None]).squeeze(1)  # [A]
         return log_p_blank[actions.row] + log_p_word + log_p_sides
+
+    def log_p_words(self, z: Tensor, row: Tensor, word: Tensor) -> Tensor:
+        """log p(w) [A] of each ``word`` [A] at the blank z[row]: one row of the vocabulary per blank z [Q, d].
+
+        A large vocabulary is gone through in parts, which the backward pass computes anew instead of keeping.
+        """
+        if self.config.vocabulary <= WORDS_AT_ONCE:
+            logits = self.word_logits(z)  # [Q, V]
+            return logits[row, word] - logits.logsumexp(1)[row]
+        parts = (part.split(WORDS_AT_ONCE) for part in (self.embedding.weight, self.word_bias + self.not_words))
+        totals = [checkpoint(_log_sum, z, *part, use_reentrant=False) for part in zip(*parts, strict=True)]  # [Q] each
+        chosen = (z[row] * self.embedding(word)).float().sum(1) + self.word_bias[word]  # [A]
+        return chosen - torch.stack(totals).logsumexp(0)[row]
 
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(b, w, l, r | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
@@ -186,6 +203,10 @@ class BLMScores:
     @torch.inference_mode()
     def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
         return self.model.sides_logits(self.from_blank[rows], words).log_softmax(1)  # [M, 4]
+
+
+def _log_sum(z: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
+    return (F.linear(z, vectors).float() + bias).logsumexp(1)  # [Q]
 
 
 def _initialise(module: nn.Module) -> None:

@@ -36,6 +36,7 @@ class EncoderConfig:
 
 
 TABULATED = 2048  # positions whose rotary angles are kept
+SHORT = 64  # symbols of a sequence that is short for a GPU, whose attention kernels work in tiles of 64 or 128
 
 SIZES = {  # layers, heads, width, feed-forward width
     "tiny": (2, 2, 64, 256),
@@ -68,6 +69,8 @@ class Encoder(nn.Module):
             rotary = self.cos[packing.position], self.sin[packing.position]
         else:
             rotary = rotary_angles(packing.position, self.head_width)
+        if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
+            vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
         for layer in self.layers:
             z = layer(z, rotary, packing)
@@ -99,6 +102,8 @@ class EncoderLayer(nn.Module):
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        if packing.longest <= SHORT:
+            return _attend_neighbours(q, k, v, packing, causal)
         from torch.nn.attention.varlen import varlen_attn
 
         window = {"window_size": (-1, 0)} if causal else {}
@@ -107,6 +112,30 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
         q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))  # [1, H, T, d/H]
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1)
     return _attend_padded(q, k, v, packing, causal)
+
+
+def _attend_neighbours(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """The same for sequences of at most SHORT symbols, which a kernel for packed sequences would give a tile each.
+
+    The packed symbols are cut into blocks of SHORT; a block attends to itself and to the blocks beside it, where the
+    rest of its first and last sequences stands, and a mask keeps sequences apart.
+    """
+    total, heads, size = q.shape
+    blocks = (total + SHORT - 1) // SHORT
+    ends = SHORT, (blocks + 1) * SHORT - total  # a block more on either side
+    place = F.pad(torch.arange(total, device=q.device), ends, value=-1).view(-1, SHORT)  # [N + 2, S]
+    sequence = F.pad(packing.sequence, ends, value=-1).view(-1, SHORT)  # [N + 2, S]
+    q = F.pad(q, (0, 0, 0, 0, 0, blocks * SHORT - total)).view(blocks, SHORT, heads, size)
+    k, v = (F.pad(part, (0, 0, 0, 0, *ends)).view(-1, SHORT, heads, size) for part in (k, v))  # [N + 2, S, H, d/H]
+    k, v, key_sequence, key_place = (
+        torch.cat((part[:-2], part[1:-1], part[2:]), 1) for part in (k, v, sequence, place)
+    )  # [N, 3 S, ...]
+    mask = sequence[1:-1, :, None] == key_sequence[:, None]  # [N, S, 3 S]
+    if causal:
+        mask = mask & (key_place[:, None] <= place[1:-1, :, None])
+    q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # [N, H, S or 3 S, d/H]
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])  # [N, H, S, d/H]
+    return attended.transpose(1, 2).reshape(blocks * SHORT, heads, size)[:total]
 
 
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
