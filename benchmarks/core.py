@@ -74,16 +74,17 @@ def synthetic_lines(seed: int = 0) -> list[np.ndarray]:
     return np.split(words + len(SPECIAL_TOKENS), lengths.cumsum()[:-1])
 
 
-def random_model(size: str) -> BLM:
+def random_model(size: str, vocabulary: int = VOCABULARY) -> BLM:
     """Random weights, but for a word bias that favours frequent words.
 
     The search takes words in falling order of p(w) until no other can win. Flat probabilities would drive it through
     the whole vocabulary; with these, as with a trained model, the first eight words nearly always decide.
     """
     torch.manual_seed(0)
-    model = BLM(BLMConfig(VOCABULARY, EncoderConfig.of_size(size)))
+    model = BLM(BLMConfig(vocabulary, EncoderConfig.of_size(size)))
+    words = vocabulary - len(SPECIAL_TOKENS)
     with torch.no_grad():
-        model.word_bias[len(SPECIAL_TOKENS) :] = torch.from_numpy(1.5 * np.log(FREQUENCY))  # [WORDS]
+        model.word_bias[len(SPECIAL_TOKENS) :] = torch.from_numpy(1.5 * np.log(FREQUENCY[:words]))  # [WORDS]
     return model
 
 

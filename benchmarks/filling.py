@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional as F
 
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.search import Text, beam_search
+from blanklm.decoding.search import Text, beam_search, score
 from blanklm.models.blm import BLM
 from blanklm.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ def fill_by_the_formula(model: BLM, text: Text) -> Draft:
 
     while not draft.finished:
         model.encode = kept
-        scores = model.score([draft.items])
+        scores = score(model, [draft.items])
         model.encode = encode
         log_p_word = scores.log_p_word.masked_fill(never, -torch.inf)  # [K, V]
         blank = int(log_p_word.max(1).values.argmax())

@@ -1,8 +1,9 @@
 """Training speed on one GPU: tokens of text a second, and the share of the card's measured bf16 matrix rate.
 
-    BLANKLM_DATA=<corpora> python benchmarks/training.py [--out results/benchmarks/training-gpu.json]
+    BLANKLM_DATA=<corpora> python benchmarks/training.py [--tokens-per-batch 262144] [--out FILE]
 
-The loop is the one that trains (``blanklm.training``): batches prepared ahead, compiled log-probabilities, fused AdamW.
+The loop is the one that trains (``blanklm.training``): batches prepared ahead, compiled layers, fused AdamW. A second,
+profiled stretch says where the GPU's time goes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import json
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
+import core
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from blanklm import training
 from blanklm.batching import TokenisedTexts, training_epoch
@@ -23,6 +27,15 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig
+
+CORPORA = (("ptb", "train"), ("yahoo", "valid"))
+STRETCH, STRETCHES, PROFILED = 20, 8, 10  # steps of a timed stretch, stretches, and profiled steps after them
+KERNELS = {  # what a GPU kernel's name holds, and what the kernel does; the first that fits counts
+    "attention": ("flash", "fmha", "attention"),
+    "matrix products": ("gemm", "nvjet", "cutlass", "splitk"),
+    "optimizer and average": ("adam", "multi_tensor", "lerp", "foreach"),
+    "element-wise, norms and softmax (compiled)": ("triton",),
+}
 
 
 def matrix_rate(size: int = 8192, repeats: int = 20) -> float:
@@ -45,8 +58,8 @@ def flops_per_token(model: BLM, texts: TokenisedTexts, tokens_per_batch: int) ->
     total = tokens = 0
     for draw in training_epoch(texts, tokens_per_batch, 0, 0)[:8]:
         actions = model.prepare(draw.collate(texts)).actions
-        lengths = actions.packing.starts.diff().double()
-        total += 6 * len(actions.canvas) * config.encoder.layers * inner
+        lengths = actions.packing.lengths.double()
+        total += 6 * float(lengths.sum()) * config.encoder.layers * inner
         total += 12 * config.encoder.layers * width * float((lengths**2).sum())  # attention scores and sums
         total += 6 * len(actions.asked) * width * (config.vocabulary + config.sides_hidden)
         total += 6 * len(actions.row) * config.sides_hidden * (width + 4)
@@ -54,46 +67,81 @@ def flops_per_token(model: BLM, texts: TokenisedTexts, tokens_per_batch: int) ->
     return total / tokens
 
 
-def speed(model: BLM, tokenizer: Tokenizer, texts: TokenisedTexts, tokens_per_batch: int, compiled: bool) -> float:
-    """Tokens of text a second: the median over stretches of 20 steps, after a warm-up."""
-    training.STEPS_WORTH_COMPILING = 0 if compiled else 10**9
+def measure(model: BLM, tokenizer: Tokenizer, texts: TokenisedTexts, tokens_per_batch: int) -> dict:
+    """Tokens of text a second (the median over stretches, after a warm-up), and milliseconds a step by kind of work."""
+    training.STEPS_WORTH_COMPILING = 0
+    steps = STRETCH * STRETCHES
     config = TrainingConfig(
-        steps=160, tokens_per_batch=tokens_per_batch, log_every=20, evaluate_every=10**6, save_every=10**6, warmup=10
-    )
+        steps=steps + PROFILED, tokens_per_batch=tokens_per_batch, log_every=STRETCH, evaluate_every=10**6,
+        save_every=10**6, warmup=10,
+    )  # fmt: skip
     few, speeds = TokenisedTexts([texts[0].tolist()]), []
+    profiler = profile(activities=[ProfilerActivity.CUDA])
+
+    def stretch_done(loss: float, tokens_per_second: float) -> None:
+        speeds.append(tokens_per_second)
+        if len(speeds) == STRETCHES:
+            profiler.start()
+
     with tempfile.TemporaryDirectory() as folder:
         run = Run(model, tokenizer, texts, few, config, Path(folder), None)
+        run._evaluate = run._save_state = lambda: None  # the last step's; they are not what is measured
         run.begin()
-        run.go(lambda loss, tokens_per_second: speeds.append(tokens_per_second))
-    return statistics.median(speeds[3:])
+        run.go(stretch_done)
+        torch.cuda.synchronize()
+    profiler.stop()
+    return {
+        "tokens_per_second": statistics.median(speeds[3:STRETCHES]),
+        "gpu_ms_per_step": by_kind(profiler),
+        "peak_memory_gib": torch.cuda.max_memory_allocated() / 2**30,
+    }
+
+
+def by_kind(profiler: profile) -> dict[str, float]:
+    """Milliseconds of GPU time a profiled step, by kind of kernel."""
+    spent: Counter[str] = Counter()
+    for event in profiler.key_averages():
+        name = event.key.lower()
+        kind = next((kind for kind, parts in KERNELS.items() if any(part in name for part in parts)), "other")
+        spent[kind] += event.self_device_time_total / 1000 / PROFILED
+    return {kind: round(ms, 3) for kind, ms in spent.most_common()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tokens-per-batch", type=int, default=65_536)
-    parser.add_argument("--eager", action="store_true", help="measure the step without compiling it, too")
+    parser.add_argument("--tokens-per-batch", default="65536,262144", help="one or more, separated by commas")
+    parser.add_argument("--corpora", default="ptb,yahoo")
     options = parser.parse_args()
-    modes = (False, True) if options.eager else (True,)
-    rate = matrix_rate()
-    rows = []
-    for corpus, split in (("ptb", "train"), ("yahoo", "valid")):
+    rate, rows = matrix_rate(), []
+    print(f"{torch.cuda.get_device_name()}: {rate / 1e12:.0f} TFLOP/s in a large bf16 matrix product", flush=True)
+    for corpus, split in CORPORA:
+        if corpus not in options.corpora.split(","):
+            continue
         lines = [line for line in read_corpus(corpus, split) if line.strip()]
         tokenizer = Tokenizer.train("word", lines, vocabulary=10_000)
         texts = TokenisedTexts(tokenizer.encode_many(lines * 4), max_length=512)
-        for compiled in modes:
+        for tokens_per_batch in map(int, options.tokens_per_batch.split(",")):
             torch.manual_seed(0)
+            torch.cuda.reset_peak_memory_stats()
             model = BLM(BLMConfig(len(tokenizer), EncoderConfig.of_size("base")))
-            flops = flops_per_token(model, texts, options.tokens_per_batch)
-            tokens = speed(model, tokenizer, texts, options.tokens_per_batch, compiled)
-            rows.append({"corpus": corpus, "compiled": compiled, "tokens_per_second": tokens, "flops_per_token": flops})
-            rows[-1] |= {"share_of_matrix_rate": tokens * flops / rate}
-            share = f"{rows[-1]['share_of_matrix_rate']:.1%} of {rate / 1e12:.0f} TFLOP/s"
-            print(f"{corpus:6} compiled={compiled!s:5} {tokens / 1e6:5.2f} M tokens/s, {share}", flush=True)
+            flops = flops_per_token(model, texts, tokens_per_batch)
+            started = time.perf_counter()
+            row = {"corpus": corpus, "tokens_per_batch": tokens_per_batch, "flops_per_token": flops}
+            row |= measure(model, tokenizer, texts, tokens_per_batch)
+            row["share_of_matrix_rate"] = row["tokens_per_second"] * flops / rate
+            rows.append(row)
+            print(
+                f"{corpus:6} {tokens_per_batch:7,} tokens a step: {row['tokens_per_second'] / 1e6:5.2f} M tokens/s, "
+                f"{row['share_of_matrix_rate']:.1%} of the matrix rate, {row['peak_memory_gib']:.1f} GiB; "
+                f"{time.perf_counter() - started:.0f} s\n       {row['gpu_ms_per_step']}",
+                flush=True,
+            )
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        report = {"benchmark": "training", "hardware": torch.cuda.get_device_name(), "torch": torch.__version__}
-        options.out.write_text(json.dumps(report | {"matrix_rate": rate, "rows": rows}, indent=2) + "\n")
+        report = {"benchmark": "training", "size": "base", "hardware": torch.cuda.get_device_name()}
+        report |= {"torch": torch.__version__, "commit": core.commit(), "matrix_rate": rate, "rows": rows}
+        options.out.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

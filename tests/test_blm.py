@@ -10,6 +10,7 @@ import torch
 from blanklm.batching import Batch, pad
 from blanklm.canvas import Blank, Trajectory
 from blanklm.conceal import bound
+from blanklm.decoding.search import score
 from blanklm.policy import SIDES
 from blanklm.special import BLANK, PAD
 from tests.conftest import make_blm
@@ -22,7 +23,7 @@ def log_prob_of_trajectory(model, text, order):
     trajectory = Trajectory.from_order(text, order)
     total = 0.0
     for canvas, action in zip(trajectory.canvases, trajectory.actions, strict=False):
-        scores = model.score([[BLANK if isinstance(item, Blank) else item for item in canvas.items]])
+        scores = score(model, [[BLANK if isinstance(item, Blank) else item for item in canvas.items]])
         sides = scores.log_p_sides(torch.tensor([action.blank]), torch.tensor([action.token]))
         total += float(
             scores.log_p_blank[action.blank]
@@ -44,7 +45,7 @@ def log_joint(model, text, order):
 
 def test_the_actions_of_a_canvas_sum_to_one(blm):
     canvas = [BLANK, 5, BLANK, 6, 7, BLANK]
-    scores = blm.score([canvas])
+    scores = score(blm, [canvas])
     rows = torch.arange(3).repeat_interleave(blm.config.vocabulary)
     words = torch.arange(blm.config.vocabulary).repeat(3)
     joint = scores.log_p_blank[rows] + scores.log_p_word[rows, words]

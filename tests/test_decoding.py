@@ -13,7 +13,7 @@ import torch
 from blanklm.canvas import Action, Blank, Canvas, Template
 from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, compile_rules
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import ORDERS, Sampling, Text, beam_search, sample
+from blanklm.decoding.search import ORDERS, Sampling, Text, beam_search, sample, score
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
 from blanklm.policy import SIDES
 from blanklm.special import BLANK
@@ -52,7 +52,7 @@ def exhaustively(model, canvas, order, sampling=False):
             if not state.blanks:
                 finished[state.spans] += p
                 continue
-            scores = model.score([[BLANK if isinstance(item, Blank) else item for item in state.items]])
+            scores = score(model, [[BLANK if isinstance(item, Blank) else item for item in state.items]])
             written = scores.log_p_word[:, 4:]  # the four special tokens are never written
             blanks = range(len(state.blanks))
             if order == "left-to-right":
@@ -98,7 +98,7 @@ def test_a_beam_of_one_takes_the_best_action_at_each_step(order):
         draft = beam_search(LIKELY_TO_STOP, [text], beam=1, order=order)[0][0]
         state = text.begin()
         while not state.finished:
-            scores = LIKELY_TO_STOP.score([state.items])
+            scores = score(LIKELY_TO_STOP, [state.items])
             actions = []
             for slot in text.constraints.slots(state):
                 for token in range(4, len(WORDS)):
@@ -363,7 +363,7 @@ def test_samples_come_as_often_as_enumeration_says(order, canvas):
 
 def test_one_blank_of_one_word_is_drawn_from_its_word_distribution():
     text = text_of("a ___[1] b")
-    p = MODEL.score([text.ids]).log_p_word[0, 4:].exp()
+    p = score(MODEL, [text.ids]).log_p_word[0, 4:].exp()
     p = (p / p.sum()).tolist()
     draws = sample(MODEL, [text], n=4000)[0]
     frequency = Counter(spans_of(d, text)[0][0] for d in draws)
@@ -399,7 +399,7 @@ def test_parallel_filling_advances_every_blank_in_one_pass():
 
     (draft,) = fill_in_parallel(Counting(), [text])
     assert draft.finished and len(passes) == 1
-    best = MODEL.score([text.ids]).log_p_word[:, 4:].argmax(1) + 4
+    best = score(MODEL, [text.ids]).log_p_word[:, 4:].argmax(1) + 4
     assert [span[0] for span in spans_of(draft, text)] == best.tolist()
 
 

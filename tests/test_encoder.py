@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.encoder import SHORT, Encoder, EncoderConfig, _attend_neighbours, _attend_padded, attend
+from blanklm.models.encoder import Encoder, EncoderConfig, _attend_padded, attend
+from blanklm.special import PAD
 
 
 def reference(encoder, vectors, causal):
@@ -53,16 +54,28 @@ def test_a_bound_on_the_longest_sequence_may_be_loose():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("total", [5, SHORT, 3 * SHORT + 1])
-def test_short_sequences_in_blocks_equal_padded_ones(causal, total):
+@pytest.mark.parametrize("longest", [1, 7, 64])
+def test_rows_of_short_sequences_equal_sequences_end_to_end(causal, longest):
     torch.manual_seed(0)
-    lengths = []
-    while sum(lengths) < total:
-        lengths.append(min(int(torch.randint(1, SHORT + 1, ())), total - sum(lengths)))
-    q, k, v = torch.randn(3, total, 2, 8)
-    packing = Packing.of(torch.tensor(lengths), max(lengths))
-    blocks = _attend_neighbours(q, k, v, packing, causal)
-    torch.testing.assert_close(blocks, _attend_padded(q, k, v, packing, causal), atol=1e-5, rtol=1e-4)
+    encoder = Encoder(EncoderConfig(2, 2, 16, 32, dropout=0.0), causal).eval()
+    lengths = torch.cat((torch.randint(1, longest + 1, (60,)), torch.tensor([longest])))
+    end_to_end, rows = Packing.of(lengths, longest), Packing.in_rows(lengths, longest, 64)
+    ids = torch.randint(2, 9, (len(lengths), longest))
+    embedding = torch.randn(9, 16)
+    symbols = torch.arange(longest) < lengths[:, None]
+    laid = rows.lay(ids)
+    assert (laid == PAD).sum() == len(laid) - lengths.sum() and len(laid) % 64 == 0
+    assert torch.equal(laid[rows.places(symbols)], end_to_end.lay(ids))
+    z = encoder(embedding[laid], rows)[rows.places(symbols)]
+    torch.testing.assert_close(z, encoder(embedding[end_to_end.lay(ids)], end_to_end), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("longest", "row"), [(20, 64), (32, 64), (64, 128)])
+def test_rows_waste_little(longest, row):
+    torch.manual_seed(0)
+    lengths = torch.randint(1, longest + 1, (3000,))
+    packing = Packing.in_rows(lengths, longest, row)
+    assert lengths.sum() > 5 / 6 * len(packing.sequence)
 
 
 def test_positions_beyond_the_table_are_turned_alike(monkeypatch):

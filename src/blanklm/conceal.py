@@ -61,34 +61,84 @@ def _neighbour(mask: Tensor, shift: int) -> Tensor:
     return moved
 
 
-# --- Packed: no padding -----------------------------------------------------------------------------------------
+# --- Packed: little or no padding ---------------------------------------------------------------------------------
+
+ROWS = (64, 128)  # symbols of the rows that short sequences are laid into on a GPU
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Sequences laid end to end in one dimension, T symbols in all."""
+    """Sequences laid out in one dimension, T symbols in all: end to end, or several to a row of ``row`` symbols."""
 
     starts: Tensor  # [B + 1] int32: where each sequence begins, and T
-    sequence: Tensor  # [T] which sequence a symbol belongs to
+    lengths: Tensor  # [B]
+    sequence: Tensor  # [T] which sequence a symbol belongs to; -1 for what is left over in a row
     position: Tensor  # [T] its place there
     longest: int
+    row: int = 0  # 0: end to end
+
+    def __len__(self) -> int:
+        return len(self.lengths)
 
     @classmethod
     def of(cls, lengths: Tensor, longest: int) -> Packing:
-        """The packing of sequences of these ``lengths`` [B]."""
+        """Sequences of these ``lengths`` [B] end to end."""
         sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)  # [T]
         starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))  # [B + 1]
         position = torch.arange(len(sequence), device=lengths.device) - starts[sequence]  # [T]
-        return cls(starts.to(torch.int32), sequence, position, longest)
+        return cls(starts.to(torch.int32), lengths, sequence, position, longest)
+
+    @classmethod
+    def in_rows(cls, lengths: Tensor, longest: int, row: int) -> Packing:
+        """Short sequences in rows that no sequence crosses: attention is then one small square a row.
+
+        Sequences of which k fit into a row share rows with others of the same k: where k > 1, they fill 5/6 of it or more.
+        """
+        fitting = row // lengths.clamp_min(1)  # [B] k
+        order = fitting.argsort()  # [B]
+        k = fitting[order]  # [B] rising
+        count = torch.bincount(fitting, minlength=row + 1)  # [row + 1] sequences by k
+        rows = -(-count // torch.arange(row + 1, device=lengths.device).clamp_min(1))  # [row + 1] rows they take
+        rank = torch.arange(len(k), device=lengths.device) - (count.cumsum(0) - count)[k]  # [B] among those of its k
+        first_row = (rows.cumsum(0) - rows)[k]  # [B]
+        starts = torch.empty_like(lengths)
+        starts[order] = (first_row + rank // k) * row + rank % k * (row // k)  # [B]
+        total = int(rows.sum()) * row
+        sequence = torch.full((total,), -1, device=lengths.device)
+        position = torch.zeros_like(sequence)
+        column = torch.arange(longest, device=lengths.device)  # [L]
+        inside = column < lengths[:, None]  # [B, L]
+        place = (starts[:, None] + column)[inside]  # [symbols]
+        sequence[place] = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+        position[place] = column.expand(len(lengths), -1)[inside]
+        starts = torch.nn.functional.pad(starts, (0, 1), value=total).to(torch.int32)
+        return cls(starts, lengths, sequence, position, longest, row)
+
+    @classmethod
+    def best_for(cls, lengths: Tensor, longest: int) -> Packing:
+        """In rows where a GPU would give each short sequence a tile of its own, else end to end."""
+        if lengths.is_cuda and 2 * longest <= ROWS[-1]:
+            return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
+        return cls.of(lengths, longest)
+
+    def lay(self, sequences: Tensor) -> Tensor:
+        """Padded ids [B, L] -> packed ids [T]."""
+        packed = sequences[self.sequence.clamp_min(0), self.position]  # [T]
+        return torch.where(self.sequence < 0, PAD, packed) if self.row else packed
+
+    def places(self, where: Tensor) -> Tensor:
+        """The packed places of the true positions of ``where`` [B, L], sequence by sequence."""
+        sequence, position = where.nonzero(as_tuple=True)
+        return self.starts[sequence] + position
 
 
 @dataclass(frozen=True)
 class PackedActions:
-    """Canvases end to end, their blanks, and the actions to score on them. A counts the actions, K the blanks."""
+    """Packed canvases, their blanks, and the actions to score on them. A counts the actions, K the blanks."""
 
     canvas: Tensor  # [T] token ids
     packing: Packing
-    blanks: Tensor  # [K] where on the packed canvas the blanks stand
+    blanks: Tensor  # [K] where on the packed canvas the blanks stand, canvas by canvas
     asked: Tensor  # [Q] which of the blanks are filled by some action: only they need a row of the vocabulary
     row: Tensor  # [A] which of the asked blanks an action fills
     word: Tensor  # [A] the token it writes
@@ -100,19 +150,16 @@ class PackedActions:
 
 def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None) -> PackedActions:
     """The concealed canvases without their padding, and the actions of the ``wanted`` [B, L] hidden positions (all)."""
-    width = concealed.canvas.shape[1]
-    inside = torch.arange(width, device=tokens.device) < concealed.lengths[:, None]  # [B, L]
-    canvas = concealed.canvas[inside]  # [T]
-    packing = Packing.of(concealed.lengths, int(concealed.lengths.max()))
-    is_blank = canvas == BLANK  # [T]
+    packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()))
+    is_blank = concealed.canvas == BLANK  # [B, L]
     text, position = (concealed.hidden if wanted is None else concealed.hidden & wanted).nonzero(as_tuple=True)  # [A]
-    place = packing.starts[text] + concealed.place[text, position]  # [A] of the blank on the packed canvas
-    blank = (is_blank.cumsum(0) - 1)[place]  # [A] the number of that blank
-    blanks = is_blank.nonzero().squeeze(1)  # [K]
+    number = is_blank.flatten().cumsum(0).view_as(is_blank) - 1  # [B, L] of each blank among all
+    blank = number[text, concealed.place[text, position]]  # [A]
+    blanks = packing.places(is_blank)  # [K]
     is_asked = torch.zeros(len(blanks), dtype=torch.bool, device=tokens.device)
     is_asked[blank] = True
     return PackedActions(
-        canvas=canvas,
+        canvas=packing.lay(concealed.canvas),
         packing=packing,
         blanks=blanks,
         asked=is_asked.nonzero().squeeze(1),

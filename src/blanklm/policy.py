@@ -6,7 +6,6 @@ nothing else of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -31,8 +30,11 @@ class Policy(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def score(self, canvases: Sequence[Sequence[int]]) -> Scores:
-        """Scores of canvases given as token ids, with special.BLANK for each blank."""
+    def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> Scores:
+        """Scores of canvases [B, L] of token ids, special.BLANK for each blank, PAD after the ``lengths`` [B].
+
+        ``longest`` is at least the greatest of the lengths, known without asking the device.
+        """
         ...
 
     def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:

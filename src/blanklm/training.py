@@ -10,16 +10,13 @@ A run lives in one folder:
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import hashlib
 import importlib.util
 import json
 import math
-import queue
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -422,45 +419,21 @@ class Average:
 def prepared_ahead(
     plan: Iterator[Planned], prepare: Callable[[Planned], Any], device: torch.device
 ) -> Iterator[tuple[Planned, Any]]:
-    """Each planned batch with its preparation; on a GPU, prepared by a thread on a stream of its own.
+    """Each planned batch with its preparation; on a GPU, prepared while the step before it runs.
 
-    Preparing counts symbols and blanks, so it waits for the GPU; on the training stream that would stop the
-    training step from being queued ahead.
+    Preparing counts symbols and blanks, so it waits for the GPU; on a stream of its own, and of higher priority, it
+    waits for its own small kernels only and not for the step that is queued.
     """
     if device.type != "cuda":
         yield from ((planned, prepare(planned)) for planned in plan)
         return
-    stream, ready = torch.cuda.Stream(device), queue.Queue(maxsize=4)
-    stop = threading.Event()
-
-    def work() -> None:
-        try:
-            with torch.cuda.stream(stream):
-                for planned in plan:
-                    prepared = prepare(planned)
-                    done = stream.record_event()
-                    while not stop.is_set():
-                        with contextlib.suppress(queue.Full):
-                            ready.put((planned, prepared, done), timeout=1.0)
-                            break
-                    if stop.is_set():
-                        return
-                ready.put(None)
-        except BaseException as error:
-            ready.put(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            planned, prepared, done = item
-            training = torch.cuda.current_stream(device)
-            training.wait_event(done)
-            _used_on(training, prepared)
-            yield planned, prepared
-    finally:
-        stop.set()
+    beside, training = torch.cuda.Stream(device, priority=-1), torch.cuda.current_stream(device)
+    for planned in plan:
+        with torch.cuda.stream(beside):
+            prepared = prepare(planned)
+        training.wait_stream(beside)
+        _used_on(training, prepared)
+        yield planned, prepared
 
 
 def _used_on(stream: torch.cuda.Stream, value: Any) -> None:

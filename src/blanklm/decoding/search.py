@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from blanklm.batching import pad
 from blanklm.decoding.constraints import Constraints, Slot
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError, ConstraintError
@@ -180,7 +181,13 @@ def passes(drafts: Sequence[tuple[Text, Draft]]) -> Iterator[Sequence[tuple[Text
 def views(policy: Policy, drafts: Sequence[tuple[Text, Draft]]) -> Iterator[View]:
     """The scores of all drafts, a pass of the policy at a time, in order."""
     for group in passes(drafts):
-        yield View(policy.score([draft.items for _, draft in group]), group)
+        yield View(score(policy, [draft.items for _, draft in group]), group)
+
+
+def score(policy: Policy, canvases: Sequence[Sequence[int]]) -> Scores:
+    """The policy's scores of canvases given as lists of ids."""
+    ids, lengths = pad(canvases)
+    return policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
 
 
 @lru_cache(maxsize=16)

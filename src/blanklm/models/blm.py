@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +100,7 @@ class BLM(nn.Module):
         """log p(b, w, l, r | c) [A] from the encoded canvases z [T, d]."""
         z_blank = z[actions.blanks]  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing.starts) - 1)[actions.asked]  # [Q]
+        log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing))[actions.asked]  # [Q]
         z_asked = z_blank[actions.asked]  # [Q, d]
         log_p_word = self.log_p_words(z_asked, actions.row, actions.word)  # [A]
         sides = 2 * (actions.left > 0) + (actions.right > 0)  # [A]
@@ -165,16 +163,14 @@ class BLM(nn.Module):
     # --- Decoding: all actions ------------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def score(self, canvases: Sequence[Sequence[int]]) -> BLMScores:
-        """All blanks of all canvases in one pass."""
-        lengths = [len(canvas) for canvas in canvases]
-        packing = Packing.of(torch.tensor(lengths, device=self.device), max(lengths))
-        canvas = torch.tensor(list(chain.from_iterable(canvases)), device=self.device)  # [T]
-        is_blank = canvas == BLANK  # [T]
-        z_blank = self.encode(canvas, packing)[is_blank]  # [K, d]
+    def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> BLMScores:
+        """All blanks of all canvases [B, L] in one pass."""
+        packing = Packing.best_for(lengths, longest)
+        blanks = packing.places(canvases == BLANK)  # [K]
+        z_blank = self.encode(packing.lay(canvases), packing)[blanks]  # [K, d]
         return BLMScores(
             model=self,
-            log_p_blank=self.log_p_blank(z_blank, packing.sequence[is_blank], len(canvases)),
+            log_p_blank=self.log_p_blank(z_blank, packing.sequence[blanks], len(lengths)),
             log_p_word=self.word_logits(z_blank).log_softmax(1),
             from_blank=self.sides_from_blank(z_blank),
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.conceal import Packing
+from blanklm.conceal import ROWS, Packing
 from blanklm.errors import BlankLMError
 
 
@@ -36,7 +36,6 @@ class EncoderConfig:
 
 
 TABULATED = 2048  # positions whose rotary angles are kept
-SHORT = 64  # symbols of a sequence that is short for a GPU, whose attention kernels work in tiles of 64 or 128
 
 SIZES = {  # layers, heads, width, feed-forward width
     "tiny": (2, 2, 64, 256),
@@ -101,52 +100,39 @@ class EncoderLayer(nn.Module):
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
+    if packing.row:
+        return _attend_rows(q, k, v, packing, causal)
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
-        if packing.longest <= SHORT:
-            return _attend_neighbours(q, k, v, packing, causal)
         from torch.nn.attention.varlen import varlen_attn
 
         window = {"window_size": (-1, 0)} if causal else {}
         return varlen_attn(q, k, v, packing.starts, packing.starts, packing.longest, packing.longest, **window)
-    if len(packing.starts) == 2:  # one sequence
+    if len(packing) == 1:
         q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))  # [1, H, T, d/H]
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1)
     return _attend_padded(q, k, v, packing, causal)
 
 
-def _attend_neighbours(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """The same for sequences of at most SHORT symbols, which a kernel for packed sequences would give a tile each.
-
-    The packed symbols are cut into blocks of SHORT; a block attends to itself and to the blocks beside it, where the
-    rest of its first and last sequences stands, and a mask keeps sequences apart.
-    """
-    total, heads, size = q.shape
-    blocks = (total + SHORT - 1) // SHORT
-    ends = SHORT, (blocks + 1) * SHORT - total  # a block more on either side
-    place = F.pad(torch.arange(total, device=q.device), ends, value=-1).view(-1, SHORT)  # [N + 2, S]
-    sequence = F.pad(packing.sequence, ends, value=-1).view(-1, SHORT)  # [N + 2, S]
-    q = F.pad(q, (0, 0, 0, 0, 0, blocks * SHORT - total)).view(blocks, SHORT, heads, size)
-    k, v = (F.pad(part, (0, 0, 0, 0, *ends)).view(-1, SHORT, heads, size) for part in (k, v))  # [N + 2, S, H, d/H]
-    k, v, key_sequence, key_place = (
-        torch.cat((part[:-2], part[1:-1], part[2:]), 1) for part in (k, v, sequence, place)
-    )  # [N, 3 S, ...]
-    mask = sequence[1:-1, :, None] == key_sequence[:, None]  # [N, S, 3 S]
+def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """Within rows of several short sequences: a mask keeps them apart."""
+    row = next(size for size in ROWS if size == packing.row)  # the same number, but a constant to a compiler
+    q, k, v = (part.unflatten(0, (-1, row)).transpose(1, 2) for part in (q, k, v))  # [R, H, S, d/H]
+    sequence, position = (part.view(-1, row) for part in (packing.sequence, packing.position))  # [R, S]
+    mask = sequence[:, :, None] == sequence[:, None]  # [R, S, S]; what is left over attends to itself
     if causal:
-        mask = mask & (key_place[:, None] <= place[1:-1, :, None])
-    q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # [N, H, S or 3 S, d/H]
-    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])  # [N, H, S, d/H]
-    return attended.transpose(1, 2).reshape(blocks * SHORT, heads, size)[:total]
+        mask = mask & (position[:, None] <= position[:, :, None])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None]).transpose(1, 2).flatten(0, 1)
 
 
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
-    batch, longest = len(packing.starts) - 1, packing.longest
+    batch, longest = len(packing), packing.longest
     place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
     padded = q.new_zeros(3, batch * longest, *q.shape[1:])
     padded[:, place] = torch.stack((q, k, v))
     q, k, v = padded.view(3, batch, longest, *q.shape[1:]).transpose(2, 3)  # each [B, H, L, d/H]
     column = torch.arange(longest, device=q.device)
-    inside = column < packing.starts.diff()[:, None]  # [B, L]
+    inside = column < packing.lengths[:, None]  # [B, L]
     mask = inside[:, None, None]  # [B, 1, 1, L]: keys beyond the end are not attended to
     if causal:
         mask = mask & (column <= column[:, None])
