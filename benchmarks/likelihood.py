@@ -1,0 +1,68 @@
+"""Monte-Carlo likelihood: token-orders a second (a token in an order is one canvas to encode), and what length costs.
+
+    BLANKLM_DATA=<corpora> python benchmarks/likelihood.py [--device cuda] [--lines 1000] [--out FILE]
+
+Lines of the Penn Treebank test set as they are, then its stream in chunks of growing length; random weights, base size.
+On a GPU the model is in bf16 and its layers are compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import core
+import torch
+
+from blanklm.batching import stream_chunks
+from blanklm.data import read_corpus
+from blanklm.likelihood import monte_carlo
+from blanklm.models.blm import BLM
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import compile_parts
+
+
+def rate(model: BLM, texts: list[list[int]], orders: int) -> dict[str, float]:
+    """Token-orders a second; the first, short call warms up."""
+    monte_carlo(model, texts[: max(1, len(texts) // 20)], orders)
+    started = time.perf_counter()
+    monte_carlo(model, texts, orders)
+    seconds = time.perf_counter() - started
+    units = orders * sum(map(len, texts))
+    return {"token_orders": units, "seconds": seconds, "per_second": units / seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--orders", type=int, default=200)
+    parser.add_argument("--chunks", default="64,128,256,512")
+    parser.add_argument("--tokens", type=int, default=8192, help="of the stream, for the chunks")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = [line for line in read_corpus("ptb", "test") if line.strip()][: options.lines]
+    tokenizer = Tokenizer.train("word", read_corpus("ptb", "train"), vocabulary=core.VOCABULARY)
+    model = core.random_model(options.size, len(tokenizer)).to(options.device).eval()
+    if options.device == "cuda":
+        compile_parts(model.bfloat16())
+    texts = tokenizer.encode_many(lines)
+    stream = stream_chunks(texts, options.tokens)[0]
+    rows = {"lines": rate(model, texts, options.orders)}
+    for length in map(int, options.chunks.split(",")):
+        # As many canvas symbols as the chunks before had: a token-order's canvas grows with the chunk.
+        rows[f"chunks of {length}"] = rate(model, stream_chunks([stream], length), max(1, options.orders // length))
+    for name, row in rows.items():
+        print(f"{name:15} {row['per_second']:12,.0f} token-orders/s ({row['seconds']:.1f} s)", flush=True)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        report = {"benchmark": "likelihood", "size": options.size, "hardware": core.hardware(options.device)}
+        report |= {"torch": torch.__version__, "commit": core.commit(), "rows": rows}
+        options.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
