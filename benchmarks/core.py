@@ -10,6 +10,7 @@ that random weights make would run on; so the number of tokens to fill is known.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import platform
 import re
@@ -30,9 +31,10 @@ from blanklm.api import BlankLM
 from blanklm.batching import TokenisedTexts, training_epoch
 from blanklm.canvas import Blank, Template
 from blanklm.data import mask_corpus
+from blanklm.decoding.constraints import Text
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import Text, beam_search
+from blanklm.decoding.search import beam_search
 from blanklm.likelihood import monte_carlo
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
@@ -46,20 +48,25 @@ WORDS = VOCABULARY - len(SPECIAL_TOKENS)
 FREQUENCY = 1 / np.arange(2, WORDS + 2) / np.sum(1 / np.arange(2, WORDS + 2))  # [WORDS]
 LINES = 42_068  # as many as the Penn Treebank has for training, so that an epoch is batched as a real one
 MEAN_LENGTH, LENGTH_SPREAD, LONGEST = 21.1, 10.1, 82  # tokens a line
-LINES_TO_FILL, MASKED, BATCH = 512, 0.3, 32  # a share of MASKED words is hidden
+MASKED = 0.3  # the share of words that are hidden
 # One call: little enough work for many calls in a few seconds, enough to keep the device busy.
-LOADS = {  # padded tokens of a training step; lines and orders of a likelihood
-    "cpu": {"tokens_per_batch": 2048, "lines": 2, "orders": 8},
-    "cuda": {"tokens_per_batch": 65_536, "lines": 64, "orders": 32},
+LOADS = {  # padded tokens of a training step; lines and orders of a likelihood; lines to fill, and how many at once
+    "cpu": {"tokens_per_batch": 2048, "lines": 2, "orders": 8, "lines_to_fill": 512, "batch": 32},
+    "cuda": {"tokens_per_batch": 131_072, "lines": 500, "orders": 100, "lines_to_fill": 8192, "batch": 4096},
 }
 WARMUP_CALLS = 3  # the first calls allocate memory, pick kernels and build cached tables
-LABELS = {  # what is measured, and what is counted
-    "training_tokens": "training: tokens of text",
-    "filled_tokens_batch_1": "filling, one token a pass, batch 1: tokens",
-    f"filled_tokens_batch_{BATCH}": f"filling, one token a pass, batch {BATCH}: tokens",
-    f"filled_tokens_parallel_batch_{BATCH}": f"filling, all blanks at once, batch {BATCH}: tokens",
-    "likelihood_token_orders": "likelihood: tokens x orders",
-}
+
+
+def labels(device: str) -> dict[str, str]:
+    """What is measured, and what is counted."""
+    batch = LOADS[device]["batch"]
+    return {
+        "training_tokens": "training: tokens of text",
+        "filled_tokens_batch_1": "filling, one token a pass, batch 1: tokens",
+        f"filled_tokens_batch_{batch}": f"filling, one token a pass, batch {batch}: tokens",
+        f"filled_tokens_parallel_batch_{batch}": f"filling, all blanks at once, batch {batch}: tokens",
+        "likelihood_token_orders": "likelihood: tokens x orders",
+    }
 
 
 # --- Synthetic texts ------------------------------------------------------------------------------------------------
@@ -162,17 +169,26 @@ def likelihood(model: BLM, lines: list[np.ndarray], device: str) -> Callable[[],
 
 
 def benchmark(size: str, lines: list[np.ndarray], tokenizer: Tokenizer, device: str, seconds: float) -> dict:
+    load = LOADS[device]
     model = random_model(size).to(device).eval()
-    texts = texts_to_fill(model, tokenizer, lines[:LINES_TO_FILL])
+    to_train = copy.deepcopy(model)
+    if device == "cuda":
+        model = model.bfloat16()
+    texts = texts_to_fill(model, tokenizer, lines[: load["lines_to_fill"]])
 
     def greedy(texts: list[Text]) -> list[Draft]:
         return [ranked[0] for ranked in beam_search(model, texts)]
 
     parallel = partial(fill_in_parallel, model)
-    fills = filling(greedy, texts, 1), filling(greedy, texts, BATCH), filling(parallel, texts, BATCH)
-    results = [measure(call, seconds, device) for call in (*fills, likelihood(model, lines, device))]
-    results.insert(0, measure(training(model.train(), lines, device), seconds, device))  # last: it changes the weights
-    measurements = dict(zip(LABELS, results, strict=True))
+    calls = (
+        training(to_train.train(), lines, device),
+        filling(greedy, texts, 1),
+        filling(greedy, texts, load["batch"]),
+        filling(parallel, texts, load["batch"]),
+        likelihood(model, lines, device),
+    )
+    results = [measure(call, seconds, device) for call in calls]
+    measurements = dict(zip(labels(device), results, strict=True))
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         **{f"{name}_per_second": result["per_second"] for name, result in measurements.items()},
@@ -203,7 +219,7 @@ def table(size: str, result: dict, device: str) -> Table:
     where = hardware(device) + (f", threads: {torch.get_num_threads()}" if device == "cpu" else "")
     shown = Table("what", "per second", title=f"{size}: {result['parameters'] / 1e6:.1f} M parameters, {where}")
     shown.columns[1].justify = "right"
-    for name, label in LABELS.items():
+    for name, label in labels(device).items():
         shown.add_row(label, f"{result[f'{name}_per_second']:,.0f}")
     return shown
 
@@ -237,7 +253,7 @@ def main() -> None:
             "mean_length": MEAN_LENGTH,
             "masked": MASKED,
             "training_precision": "bf16 autocast" if options.device == "cuda" else "float32",
-            "filling_and_likelihood_precision": "float32",
+            "filling_and_likelihood_precision": "bf16" if options.device == "cuda" else "float32",
             **LOADS[options.device],
         },
         "sizes": sizes,

@@ -18,8 +18,9 @@ import core
 import torch
 from torch.nn import functional as F
 
+from blanklm.decoding.constraints import Text
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.search import Text, beam_search, score
+from blanklm.decoding.search import beam_search, score
 from blanklm.models.blm import BLM
 from blanklm.tokenizer import Tokenizer
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from blanklm.canvas import Action, Blank, Canvas, Template
-from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, compile_rules
+from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, Text, compile_rules
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import ORDERS, Sampling, Text, beam_search, sample, score
+from blanklm.decoding.search import ORDERS, Sampling, beam_search, sample, score
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
 from blanklm.policy import SIDES
 from blanklm.special import BLANK
@@ -393,9 +393,9 @@ def test_parallel_filling_advances_every_blank_in_one_pass():
     class Counting:
         device = MODEL.device
 
-        def score(self, canvases):
+        def score(self, canvases, *lengths):
             passes.append(len(canvases))
-            return MODEL.score(canvases)
+            return MODEL.score(canvases, *lengths)
 
     (draft,) = fill_in_parallel(Counting(), [text])
     assert draft.finished and len(passes) == 1

@@ -100,6 +100,22 @@ def test_resuming_continues_bit_for_bit(tmp_path, ema):
     assert without_time(tmp_path / "broken") == without_time(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("for_gpu", [False, True])
+def test_workers_prepare_what_the_process_itself_would(tmp_path, for_gpu):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=6, tokens_per_batch=30)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.preparation.on_gpu = for_gpu
+    expected = list(map(run.preparation.__getitem__, run._plan()))
+    by_workers = list(run.preparation.in_workers(run._plan(), workers=2))
+    assert len(by_workers) == len(expected) == 6
+    for (planned, drawn, weight), (same_plan, same_drawn, same_weight) in zip(by_workers, expected, strict=True):
+        assert (planned.tokens, planned.batch, weight) == (same_plan.tokens, same_plan.batch, same_weight)
+        assert drawn.actions.packing.row == (64 if for_gpu else 0)
+        torch.testing.assert_close(run.model(drawn), run.model(same_drawn))
+        torch.testing.assert_close(run.model(drawn), run.model(run.model.prepare(planned.draw.collate(texts))))
+
+
 def test_the_learning_rate_rises_once_and_never_again():
     config = TrainingConfig(steps=100, warmup=10)
     rates = [config.learning_rate_at(step) for step in range(130)]

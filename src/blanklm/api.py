@@ -17,15 +17,15 @@ from torch import nn
 from blanklm import checkpoint, likelihood, pretrained
 from blanklm.batching import stream_chunks
 from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
-from blanklm.decoding.constraints import Constraint, Constraints, compile_rules
+from blanklm.decoding.constraints import Constraint, Constraints, Text, compile_rules
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import Sampling, Text, beam_search, sample
+from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
 from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
-TEXTS_AT_ONCE = 64  # texts searched together; more would only hold memory
+TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
 SCORE_METHODS = ("exact", "monte-carlo", "bound")
 
 ConstraintLike = Constraint | Mapping[str, Any]
@@ -69,12 +69,18 @@ class BlankLM:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM:
-        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id."""
+    def from_pretrained(
+        cls, name_or_path: str | Path = pretrained.DEFAULT, device: str | None = None, dtype: torch.dtype | None = None
+    ) -> BlankLM:
+        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
+
+        ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere, unless you say otherwise.
+        """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
+            model = model.to(dtype or (torch.bfloat16 if model.device.type == "cuda" else torch.float32))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
         return cls(model, loaded.tokenizer, loaded.about)
@@ -134,12 +140,14 @@ class BlankLM:
         beam: int = 1,
         order: str = "confident",
         length_penalty: float = 0.0,
+        threshold: float = 0.0,
         constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
         progress: Progress | None = None,
     ):
         """The best fill of each canvas text, with ``n - 1`` alternatives.
 
-        ``order``: which blank next: "confident" (default), "model", "left-to-right", or "parallel" (all at once).
+        ``order``: which blank next: "confident" (default), "model", "left-to-right", or "parallel": all blanks at once
+        whose best action has a probability of at least ``threshold``.
         ``constraints``: one for every blank, or a list with one per blank.
         """
 
@@ -147,7 +155,10 @@ class BlankLM:
             if order == "parallel":
                 if n != 1 or beam != 1:
                     raise BlankLMError("order 'parallel' gives one fill: leave out the beam and the number of fills")
-                return [[draft] for draft in fill_in_parallel(self.model, [request.text for request in group])]
+                texts = [request.text for request in group]
+                return [[draft] for draft in fill_in_parallel(self.model, texts, threshold)]
+            if threshold:
+                raise BlankLMError("a threshold says which blanks act at once: it goes with the order 'parallel'")
             return beam_search(self.model, [request.text for request in group], beam, n, order, length_penalty)
 
         fills = [_with_alternatives(ranked) for ranked in self._search(texts, constraints, search, progress)]
@@ -191,8 +202,9 @@ class BlankLM:
         # Texts of like length are searched together, so that little of a pass is padding; results keep their places.
         by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].text.ids))
         results: list[list[Fill]] = [[] for _ in requests]
-        for start in range(0, len(requests), TEXTS_AT_ONCE):
-            members = by_length[start : start + TEXTS_AT_ONCE]
+        at_once = TEXTS_AT_ONCE.get(self.model.device.type, 64)
+        for start in range(0, len(requests), at_once):
+            members = by_length[start : start + at_once]
             with torch.inference_mode():
                 found = search([requests[i] for i in members], members)
             for i, drafts in zip(members, found, strict=True):

@@ -24,9 +24,10 @@ class Batch:
     lengths: Tensor  # [B]
     fractions: Tensor  # [B] in [0, 1): t / n
     seeds: Tensor  # [B] one seed per text for its order
+    for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(*(part.to(device) for part in vars(self).values()))
+        return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in vars(self).values()))
 
 
 def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
@@ -95,9 +96,9 @@ class Draw:
         mine = slice(rank, None, processes)
         return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
 
-    def collate(self, texts: TokenisedTexts) -> Batch:
+    def collate(self, texts: TokenisedTexts, for_gpu: bool = False) -> Batch:
         tokens, lengths = texts.padded(self.indices)
-        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds))
+        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds), for_gpu)
 
 
 def training_epoch(texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int) -> list[Draw]:

@@ -240,8 +240,9 @@ def fill(
     model: Model = None,
     n: Annotated[int, typer.Option("--n", "-n", help="How many fills of each text, best first.")] = 1,
     beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
-    order: Annotated[Order, typer.Option(help="Which blank next; parallel: all at once.")] = Order.confident,
+    order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
     length_penalty: Annotated[float, typer.Option(help="Rank by log p / steps^this.")] = 0.0,
+    threshold: Annotated[float, typer.Option(help="With parallel: how sure a blank must be to act.")] = 0.0,
     least: Min = None,
     most: Max = None,
     ban: Ban = None,
@@ -257,7 +258,7 @@ def fill(
 
     blanklm fill "They also have ___ which ___ ."
     """
-    options = {"n": n, "beam": beam, "order": order.value, "length_penalty": length_penalty}
+    options = {"n": n, "beam": beam, "order": order.value, "length_penalty": length_penalty, "threshold": threshold}
 
     def run(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
         return [list(best.ranked) for best in language_model.fill(requests, **options)]
@@ -652,7 +653,7 @@ def evaluate(
     ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
     beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
-    order: Annotated[Order, typer.Option(help="Which blank next; parallel: all at once.")] = Order.confident,
+    order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
     as_json: Json = False,
     device: Device = None,
 ) -> None:

@@ -92,7 +92,7 @@ class Packing:
     def in_rows(cls, lengths: Tensor, longest: int, row: int) -> Packing:
         """Short sequences in rows that no sequence crosses: attention is then one small square a row.
 
-        Sequences of which k fit into a row share rows with others of the same k: where k > 1, they fill 5/6 of it or more.
+        Sequences of which k fit into a row share rows with others of the same k. Where all k > 1, 5/6 of it is filled.
         """
         fitting = row // lengths.clamp_min(1)  # [B] k
         order = fitting.argsort()  # [B]
@@ -115,9 +115,9 @@ class Packing:
         return cls(starts, lengths, sequence, position, longest, row)
 
     @classmethod
-    def best_for(cls, lengths: Tensor, longest: int) -> Packing:
+    def best_for(cls, lengths: Tensor, longest: int, on_gpu: bool) -> Packing:
         """In rows where a GPU would give each short sequence a tile of its own, else end to end."""
-        if lengths.is_cuda and 2 * longest <= ROWS[-1]:
+        if on_gpu and 2 * longest <= ROWS[-1]:
             return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
         return cls.of(lengths, longest)
 
@@ -148,9 +148,9 @@ class PackedActions:
     position: Tensor  # [A] the position of the text that it writes
 
 
-def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None) -> PackedActions:
-    """The concealed canvases without their padding, and the actions of the ``wanted`` [B, L] hidden positions (all)."""
-    packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()))
+def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None, on_gpu: bool = False) -> PackedActions:
+    """The concealed canvases packed, and the actions of the ``wanted`` [B, L] hidden positions (default: all)."""
+    packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()), on_gpu)
     is_blank = concealed.canvas == BLANK  # [B, L]
     text, position = (concealed.hidden if wanted is None else concealed.hidden & wanted).nonzero(as_tuple=True)  # [A]
     number = is_blank.flatten().cumsum(0).view_as(is_blank) - 1  # [B, L] of each blank among all

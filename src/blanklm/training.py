@@ -16,9 +16,10 @@ import hashlib
 import importlib.util
 import json
 import math
+import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
@@ -147,6 +149,7 @@ class Run:
         if on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             compile_parts(model)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
+        self.preparation = Preparation(model, texts, self.accelerator)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
         self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
         self.model = self.accelerator.prepare(model)
@@ -226,7 +229,7 @@ class Run:
         running = torch.tensor(progress.running_loss, device=self.accelerator.device)
         since, tokens_since = time.perf_counter(), 0
         self.model.train()
-        for planned, (prepared, weight) in prepared_ahead(self._plan(), self._prepare, self.accelerator.device):
+        for planned, prepared, weight in self.preparation.ahead(self._plan()):
             running = running + self._step(prepared, weight, planned.tokens)
             progress.step, progress.epoch, progress.batch = progress.step + 1, planned.epoch, planned.batch
             progress.running_tokens += planned.tokens
@@ -270,18 +273,6 @@ class Run:
                 tokens = int(self.texts.lengths[draw.indices].sum())
                 yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
             epoch, batch = epoch + 1, 0
-
-    def _prepare(self, planned: Planned) -> tuple[Any, float]:
-        """This process's part of a batch, on its device, as the model wants it, and its weight.
-
-        Where a batch has fewer texts than there are processes, the others take its first text with weight 0: every
-        process must take part in the exchange of gradients.
-        """
-        accelerator = self.accelerator
-        part = planned.draw.part(accelerator.process_index, accelerator.num_processes)
-        weight = float(len(part.indices) > 0)
-        batch = (part if weight else planned.draw.part(0, len(planned.draw.indices))).collate(self.texts)
-        return accelerator.unwrap_model(self.model).prepare(batch.to(accelerator.device)), weight
 
     def _step(self, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
         """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
@@ -416,36 +407,53 @@ class Average:
         self.updates = state["updates"]
 
 
-def prepared_ahead(
-    plan: Iterator[Planned], prepare: Callable[[Planned], Any], device: torch.device
-) -> Iterator[tuple[Planned, Any]]:
-    """Each planned batch with its preparation; on a GPU, prepared while the step before it runs.
+class Preparation(Dataset):
+    """This process's part of each planned batch, as the model wants it, and its weight in the batch's loss.
 
-    Preparing counts symbols and blanks, so it waits for the GPU; on a stream of its own, and of higher priority, it
-    waits for its own small kernels only and not for the step that is queued.
+    On a GPU, worker processes prepare the batches to come on the CPU: the GPU has nothing to do but train, and the
+    process that keeps it busy never waits for a count of symbols or blanks.
     """
-    if device.type != "cuda":
-        yield from ((planned, prepare(planned)) for planned in plan)
-        return
-    beside, training = torch.cuda.Stream(device, priority=-1), torch.cuda.current_stream(device)
-    for planned in plan:
-        with torch.cuda.stream(beside):
-            prepared = prepare(planned)
-        training.wait_stream(beside)
-        _used_on(training, prepared)
-        yield planned, prepared
+
+    def __init__(self, model: nn.Module, texts: TokenisedTexts, accelerator: Accelerator) -> None:
+        self.texts, self.device = texts, accelerator.device
+        self.rank, self.processes = accelerator.process_index, accelerator.num_processes
+        self.on_gpu = self.device.type == "cuda"
+        self.model = copy.deepcopy(model) if self.on_gpu else model  # stays on the CPU when the model moves
+
+    def __getitem__(self, planned: Planned) -> tuple[Planned, Any, float]:
+        """Where a batch has fewer texts than there are processes, the others take its first text with weight 0: every
+        process must take part in the exchange of gradients."""
+        part = planned.draw.part(self.rank, self.processes)
+        weight = float(len(part.indices) > 0)
+        part = part if weight else planned.draw.part(0, len(planned.draw.indices))
+        return planned, self.model.prepare(part.collate(self.texts, self.on_gpu)), weight
+
+    def ahead(self, plan: Iterator[Planned]) -> Iterator[tuple[Planned, Any, float]]:
+        """Every planned batch, in order."""
+        if not self.on_gpu:
+            yield from map(self.__getitem__, plan)
+            return
+        beside, training = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        for planned, prepared, weight in self.in_workers(plan, max(2, min(12, (os.cpu_count() or 2) - 2))):
+            with torch.cuda.stream(beside):  # a copy waits for what its stream has queued, so not after the last step
+                moved = _moved(prepared, self.device, training)
+            training.wait_stream(beside)
+            yield planned, moved, weight
+
+    def in_workers(self, plan: Iterator[Planned], workers: int) -> DataLoader:
+        """Every planned batch, in order, prepared by other processes."""
+        return DataLoader(self, batch_size=None, sampler=plan, num_workers=workers, prefetch_factor=2)
 
 
-def _used_on(stream: torch.cuda.Stream, value: Any) -> None:
-    """Tell the allocator that tensors made on one stream are in use on another."""
+def _moved(value: Any, device: torch.device, used_on: torch.cuda.Stream) -> Any:
+    """The tensors of a dataclass on a device, kept there until the stream that uses them is done with them."""
     if isinstance(value, torch.Tensor):
-        value.record_stream(stream)
-    elif isinstance(value, tuple):
-        for part in value:
-            _used_on(stream, part)
+        value = value.to(device, non_blocking=True)
+        value.record_stream(used_on)
     elif dataclasses.is_dataclass(value):
-        for part in vars(value).values():
-            _used_on(stream, part)
+        parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return type(value)(**{name: _moved(part, device, used_on) for name, part in parts.items()})
+    return value
 
 
 def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -528,3 +528,14 @@ class Constraints:
         if end < len(items) and items[end] != BLANK:
             words.append((end, word_end(end + 1)))
         return words
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text to fill: its canvas of ids and its constraints."""
+
+    ids: tuple[int, ...]
+    constraints: Constraints
+
+    def begin(self) -> Draft:
+        return Draft.begin(self.ids, self.constraints.start_of_required)

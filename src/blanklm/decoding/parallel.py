@@ -1,4 +1,5 @@
-"""All blanks at once: every open blank takes its best word in one pass, so a text takes a few passes, not n.
+"""Many blanks at once: every open blank that is confident enough takes its best word in one pass, so a text takes a few
+passes, not n.
 
 The blanks of one pass do not see each other's new words. They act in falling order of confidence, each on the
 draft that the ones before it left, so budgets and constraints hold at every moment; a blank whose best action has
@@ -7,15 +8,30 @@ become impossible waits for the next pass. At least one blank acts in each pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from blanklm.decoding.constraints import Text
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.search import RETRY_BEAM, Text, beam_search, views
+from blanklm.decoding.greedy import fill_greedily, fits_in_parallel
+from blanklm.decoding.search import RETRY_BEAM, beam_search, views
+from blanklm.errors import BlankLMError
 from blanklm.policy import SIDES, Policy
 
 
-def fill_in_parallel(policy: Policy, texts: Sequence[Text]) -> list[Draft]:
-    """One finished draft a text."""
+def fill_in_parallel(policy: Policy, texts: Sequence[Text], threshold: float = 0.0) -> list[Draft]:
+    """One finished draft a text. Blanks whose best action has less than the probability ``threshold`` wait."""
+    if not 0 <= threshold <= 1:
+        raise BlankLMError(f"the threshold is a probability, from 0 (all blanks at once) to 1, not {threshold}")
+    quick = iter(fill_greedily(policy, [text for text in texts if fits_in_parallel(text)], "parallel", threshold))
+    drafts = [next(quick) if fits_in_parallel(text) else None for text in texts]
+    rest = iter(act_one_by_one(policy, [t for t, draft in zip(texts, drafts, strict=True) if draft is None], threshold))
+    return [next(rest) if draft is None else draft for draft in drafts]
+
+
+def act_one_by_one(policy: Policy, texts: Sequence[Text], threshold: float = 0.0) -> list[Draft]:
+    """``fill_in_parallel`` for whatever constraints there are, a Python object for each draft."""
+    log_threshold = math.log(threshold) if threshold else -math.inf
     drafts = [text.begin() for text in texts]
     stuck: set[int] = set()
     while waiting := [t for t, draft in enumerate(drafts) if not draft.finished and t not in stuck]:
@@ -27,16 +43,18 @@ def fill_in_parallel(policy: Policy, texts: Sequence[Text]) -> list[Draft]:
                 if len(candidates) < len(rows) or not candidates:
                     stuck.add(t)
                     continue
-                drafts[t] = _act(texts[t], drafts[t], candidates)
+                drafts[t] = _act(texts[t], drafts[t], candidates, log_threshold)
     for t in stuck:  # constraints led into a dead end: look further, one text at a time
         drafts[t] = beam_search(policy, [texts[t]], beam=RETRY_BEAM)[0][0]
     return drafts
 
 
-def _act(text: Text, draft: Draft, candidates: list) -> Draft:
+def _act(text: Text, draft: Draft, candidates: list, log_threshold: float) -> Draft:
     """Apply each blank's action, most confident first, where it is still allowed."""
     number = {c.slot.blank: c.slot.blank for c in candidates}  # blank of the pass -> its number on the draft now
-    for candidate in sorted(candidates, key=lambda c: -c.log_prob):
+    for rank, candidate in enumerate(sorted(candidates, key=lambda c: -c.log_prob)):
+        if rank and candidate.log_prob < log_threshold:
+            break
         now = number[candidate.slot.blank]
         slot = next((slot for slot in text.constraints.slots(draft) if slot.blank == now), None)
         starts_word = int(text.constraints.tokenizer.starts_word[candidate.token])

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from blanklm.batching import pad
-from blanklm.decoding.constraints import Constraints, Slot
+from blanklm.decoding.constraints import Slot, Text
 from blanklm.decoding.draft import Draft
+from blanklm.decoding.greedy import fill_greedily, fits
 from blanklm.errors import BlankLMError, ConstraintError
 from blanklm.policy import Policy, Scores
 from blanklm.tokenizer import Tokenizer
@@ -33,17 +34,6 @@ WORD_SCORES_PER_PASS = 2**26  # blanks times vocabulary: 256 MB
 PAIRS_AT_ONCE = 2**15  # (blank, word) pairs whose left/right are scored together
 REDRAWS = 16  # how often a sample that ran into a dead end is begun again
 RETRY_BEAM = 16  # how hard to look for a fill when constraints lead a narrower search into a dead end
-
-
-@dataclass(frozen=True)
-class Text:
-    """One text to fill: its canvas of ids and its constraints."""
-
-    ids: tuple[int, ...]
-    constraints: Constraints
-
-    def begin(self) -> Draft:
-        return Draft.begin(self.ids, self.constraints.start_of_required)
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,19 @@ def beam_search(
         raise BlankLMError(f"the {'beam' if beam < 1 else 'number of fills'} must be at least 1")
     if not math.isfinite(length_penalty):
         raise BlankLMError(f"the length penalty must be a number, not {length_penalty}")
-    beam = max(beam, n)
+    if max(beam, n) == 1 and any(map(fits, texts)):
+        quick = iter(fill_greedily(policy, [text for text in texts if fits(text)], order))
+        drafts = [next(quick) if fits(text) else None for text in texts]
+        left = [text for text, draft in zip(texts, drafts, strict=True) if draft is None]
+        rest = iter(search_beams(policy, left, 1, 1, order))
+        return [[draft] if draft is not None else next(rest) for draft in drafts]
+    return search_beams(policy, texts, max(beam, n), n, order, length_penalty)
+
+
+def search_beams(
+    policy: Policy, texts: Sequence[Text], beam: int, n: int, order: str, length_penalty: float = 0.0
+) -> list[list[Draft]]:
+    """``beam_search`` for whatever constraints there are, a Python object for each draft."""
     searches = [_Beam(text, beam, n, length_penalty) for text in texts]
     while waiting := [search for search in searches if search.active]:
         drafts = [(search.text, draft) for search in waiting for draft in search.active]
@@ -88,7 +90,7 @@ def beam_search(
             search.advance([(draft, next(expansions)) for draft in search.active])
     stuck = [search for search in searches if not search.finished]
     if stuck and beam < RETRY_BEAM:
-        retried = iter(beam_search(policy, [search.text for search in stuck], RETRY_BEAM, n, order, length_penalty))
+        retried = iter(search_beams(policy, [search.text for search in stuck], RETRY_BEAM, n, order, length_penalty))
         return [search.best() if search.finished else next(retried) for search in searches]
     if stuck:
         raise ConstraintError("no fill was found that meets the constraints: relax them, or search with a wider beam")

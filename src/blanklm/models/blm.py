@@ -123,7 +123,7 @@ class BLM(nn.Module):
 
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
         """log p(b, w, l, r | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
-        actions = pack(tokens, conceal(tokens, lengths, shown), wanted)
+        actions = pack(tokens, conceal(tokens, lengths, shown), wanted, on_gpu=tokens.is_cuda)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
         log_probs[actions.text, actions.position] = self.log_probs(actions)
         return log_probs
@@ -134,7 +134,7 @@ class BLM(nn.Module):
         shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
-        actions = pack(batch.tokens, concealed, weights > 0)
+        actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
         return Drawn(actions, weight, batch.lengths, concealed.hidden.sum(1), log_orders)
 
@@ -165,7 +165,7 @@ class BLM(nn.Module):
     @torch.inference_mode()
     def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> BLMScores:
         """All blanks of all canvases [B, L] in one pass."""
-        packing = Packing.best_for(lengths, longest)
+        packing = Packing.best_for(lengths, longest, on_gpu=lengths.is_cuda)
         blanks = packing.places(canvases == BLANK)  # [K]
         z_blank = self.encode(packing.lay(canvases), packing)[blanks]  # [K, d]
         return BLMScores(

@@ -5,11 +5,13 @@ It maps a sequence of vectors to a sequence of vectors (z_1, ..., z_n); what is 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from blanklm.conceal import ROWS, Packing
 from blanklm.errors import BlankLMError
@@ -121,7 +123,10 @@ def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool
     mask = sequence[:, :, None] == sequence[:, None]  # [R, S, S]; what is left over attends to itself
     if causal:
         mask = mask & (position[:, None] <= position[:, :, None])
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None]).transpose(1, 2).flatten(0, 1)
+    # Not cuDNN's attention, which takes 10 ms to get ready for every new number of rows.
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]) if q.is_cuda else nullcontext():
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])  # [R, H, S, d/H]
+    return attended.transpose(1, 2).flatten(0, 1)
 
 
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:

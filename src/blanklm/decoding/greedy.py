@@ -1,0 +1,292 @@
+"""Greedy filling of many texts as tensors: the same fills as ``search`` and ``parallel`` give, without their Python.
+
+``search`` keeps a Python object for each draft and blank, which constraints of every kind need. Most texts have nothing
+but lengths to keep; their drafts fit into a few tensors, and a pass over all of them is a fixed number of tensor
+operations, however many texts there are. On a GPU that is all the difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from blanklm.batching import pad
+from blanklm.decoding.constraints import Rule, Text
+from blanklm.decoding.draft import Draft
+from blanklm.policy import SIDES, Policy, Scores
+from blanklm.special import BLANK, PAD
+from blanklm.tokenizer import Tokenizer
+
+WORD_SCORES_AT_ONCE = {"cpu": 2**25, "cuda": 2**30}  # blanks times vocabulary
+FIRST_WORDS = 8  # how many of a blank's best words are looked at before more are
+NO_MAXIMUM = 2**31
+
+
+def fits(text: Text) -> bool:
+    """Whether a text's blanks have nothing to keep but lengths: any, or in words or characters that are tokens."""
+    return all(_only_lengths(rule) for rule in text.constraints.rules)
+
+
+def fits_in_parallel(text: Text) -> bool:
+    """The same for filling all blanks at once, where blanks must not share a length either."""
+    return fits(text) and not any(rule.counts for rule in text.constraints.rules)
+
+
+def _only_lengths(rule: Rule) -> bool:
+    tokens_are_units = rule.lead_starts_word is None
+    plain = rule.writable is None and not (rule.required or rule.banned or rule.only)
+    return plain and (tokens_are_units or not rule.counts)
+
+
+@torch.inference_mode()
+def fill_greedily(
+    policy: Policy, texts: Sequence[Text], order: str = "confident", threshold: float = 0.0
+) -> list[Draft | None]:
+    """A finished draft for each text, or None where lengths led into a dead end.
+
+    ``order`` is one of ``search.ORDERS``, or "parallel": then every blank whose best action has a probability of at
+    least ``threshold`` acts in a pass, and the most confident one in any case.
+    """
+    drafts: list[Draft | None] = []
+    for group in _groups(texts, policy):
+        drafts += _Drafts(group, policy).fill(order, math.log(threshold) if threshold else -math.inf)
+    return drafts
+
+
+def _groups(texts: Sequence[Text], policy: Policy) -> Iterator[Sequence[Text]]:
+    """Neighbours whose blanks' word scores fit into memory; a pass may have twice the blanks of the first."""
+    budget = WORD_SCORES_AT_ONCE.get(policy.device.type, 2**25)
+    start, scores = 0, 0
+    for end, text in enumerate(texts):
+        more = 2 * len(text.constraints.rules) * len(text.constraints.tokenizer)
+        if end > start and scores + more > budget:
+            yield texts[start:end]
+            start, scores = end, 0
+        scores += more
+    if start < len(texts):
+        yield texts[start:]
+
+
+@lru_cache(maxsize=16)
+def _tables(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """[V] which tokens start a word, [V] which are never written; [2, 4] left and right of each class of SIDES."""
+    starts_word, never_written = (torch.from_numpy(m) for m in (tokenizer.starts_word, tokenizer.never_written))
+    return starts_word.long().to(device), never_written.to(device), torch.tensor(SIDES).T.to(device)
+
+
+@dataclass(frozen=True)
+class _Actions:
+    """One action on each of R blanks."""
+
+    row: Tensor  # [R] of the scores
+    token: Tensor  # [R]
+    side: Tensor  # [R]
+    log_prob: Tensor  # [R] -inf where nothing is allowed
+
+
+class _Drafts:
+    """The drafts of N unfinished texts, as tensors."""
+
+    def __init__(self, texts: Sequence[Text], policy: Policy) -> None:
+        self.policy, self.texts, device = policy, texts, policy.device
+        constraints = texts[0].constraints
+        self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.kind == "bpe"
+        self.starts_word, self.never_written, self.sides = _tables(constraints.tokenizer, device)
+        begun = [text.begin() for text in texts]
+        self.items, self.lengths = (part.to(device) for part in pad([draft.items for draft in begun]))  # [N, L], [N]
+        self.origins = pad([draft.origins for draft in begun])[0].to(device)  # [N, L]
+        rules = [text.constraints.rules for text in texts]
+        self.counts = any(rule.counts for each in rules for rule in each)
+        self.least = pad([[rule.min for rule in each] for each in rules])[0].to(device)  # [N, O]
+        most = [[NO_MAXIMUM if rule.max == math.inf else int(rule.max) for rule in each] for each in rules]
+        self.most = pad(most)[0].to(device)  # [N, O]
+        self.lead_space = pad([[bool(rule.lead_starts_word) for rule in each] for each in rules])[0].to(
+            device
+        )  # [N, O]
+        self.text = torch.arange(len(texts), device=device)  # [N] which of the texts a draft is of
+        self.written: list[Tensor] = []  # [5, R] of each pass: text, blank, token, left, right
+        self.log_probs: list[Tensor] = []  # [R] of each pass
+        self.finished: dict[int, tuple[list[int], list[int]]] = {}  # items and origins of finished texts
+        self.stuck: set[int] = set()
+
+    # --- A pass ----------------------------------------------------------------------------------------------------
+
+    def fill(self, order: str, log_threshold: float) -> list[Draft | None]:
+        self._put_away(dead_ends=self.text[:0])
+        while len(self.text):
+            self.longest = self.items.shape[1]
+            self.is_blank = self.items == BLANK  # [N, L]
+            self.draft, self.place = self.is_blank.nonzero(as_tuple=True)  # [K] each: the blanks, draft by draft
+            self.origin = self.origins[self.draft, self.place]  # [K]
+            self.number = (self.is_blank.cumsum(1) - 1)[self.draft, self.place]  # [K] a blank's number on its draft
+            scores = self.policy.score(self.items, self.lengths, self.longest)
+            self.open_sides = self._open_sides()  # [K, 2, 4]
+            log_p_word = scores.log_p_word.masked_fill_(self.never_written, -math.inf)  # [K, V]
+            if self.bpe:
+                closed = ~self.open_sides.any(2)  # [K, 2]
+                log_p_word.masked_fill_(closed[:, self.starts_word], -math.inf)
+            actions = self._choose(scores, log_p_word, order, log_threshold)
+            dead_ends = self.draft[actions.row[actions.log_prob == -math.inf]]
+            self._record(actions)
+            self._apply(actions)
+            self._put_away(dead_ends)
+        return self._to_drafts()
+
+    def _choose(self, scores: Scores, log_p_word: Tensor, order: str, log_threshold: float) -> _Actions:
+        """The actions of this pass."""
+        every = torch.arange(len(self.draft), device=log_p_word.device)  # [K]
+        if order == "left-to-right":
+            return self._best_actions(scores, log_p_word, every[self.number == 0])
+        if order == "confident":
+            return self._best_actions(scores, log_p_word, self._best_of_each_draft(log_p_word.max(1).values))
+        actions = self._best_actions(scores, log_p_word, every)
+        if order == "model":
+            joint = actions.log_prob + scores.log_p_blank
+            chosen = self._best_of_each_draft(joint)
+            return _Actions(chosen, actions.token[chosen], actions.side[chosen], joint[chosen])
+        acts = actions.log_prob >= log_threshold  # [K]
+        acts[self._best_of_each_draft(actions.log_prob)] = True
+        grows = self.sides[:, actions.side].sum(0) * acts  # [K] by how many symbols
+        room = self.max_length - self.lengths - torch.zeros_like(self.lengths).index_add_(0, self.draft, grows)  # [N]
+        alone = torch.zeros_like(acts)
+        alone[self._best_of_each_draft(actions.log_prob)] = True
+        acts = torch.where((room < 0)[self.draft], alone, acts)  # no room for all: one at a time
+        return _Actions(every[acts], actions.token[acts], actions.side[acts], actions.log_prob[acts])
+
+    def _best_of_each_draft(self, value: Tensor) -> Tensor:
+        """[N] for each draft, the row of its blank with the highest value [K]; the first of equals."""
+        table = value.new_full(self.items.shape, -math.inf)  # [N, L]
+        table[self.draft, self.place] = value.clamp_min(torch.finfo(value.dtype).min)
+        row = self.is_blank.flatten().cumsum(0).view_as(self.is_blank) - 1  # [N, L]
+        return row.gather(1, table.argmax(1, keepdim=True)).squeeze(1)
+
+    def _best_actions(self, scores: Scores, log_p_word: Tensor, rows: Tensor) -> _Actions:
+        """The most probable (w, l, r) of each row, exactly: p(w, l, r) <= p(w), so words are taken in falling order."""
+        vocabulary = log_p_word.shape[1]
+        token, side = torch.zeros_like(rows), torch.zeros_like(rows)
+        log_prob = log_p_word.new_full(rows.shape, -math.inf)
+        asked = torch.arange(len(rows), device=rows.device)  # which of the rows are not settled
+        k = min(FIRST_WORDS, vocabulary)
+        while True:
+            row = rows[asked]
+            log_p, words = log_p_word[row].topk(k)  # [R, k] each
+            log_sides = scores.log_p_sides(row.repeat_interleave(k), words.flatten()).view(len(row), k, 4)
+            allowed = self.open_sides[row[:, None], self.starts_word[words]]  # [R, k, 4]
+            joint = (log_p[:, :, None] + log_sides).masked_fill(~allowed, -math.inf).flatten(1)  # [R, 4 k]
+            log_prob[asked], place = joint.max(1)  # [R] each
+            token[asked] = words.gather(1, place[:, None] // 4).squeeze(1)
+            side[asked] = place % 4
+            asked = asked[(log_prob[asked] < log_p[:, -1])]  # a word further down may be better
+            if k == vocabulary or not len(asked):
+                return _Actions(rows, token, side, log_prob)
+            k = min(vocabulary, 8 * k)
+
+    # --- What lengths leave open -------------------------------------------------------------------------------------
+
+    def _open_sides(self) -> Tensor:
+        """[K, 2, 4] which sides are open to tokens that do not / do start a word, as ``Slot.sides`` says it."""
+        left, right = self.sides  # [4] each
+        more = left.long() + right.long()  # [4] blanks that stay
+        room = (self.max_length - self.lengths)[self.draft, None]  # [K, 1]
+        if not self.counts:
+            sides = more <= room  # [K, 4]
+        else:
+            of_blank = self.draft, self.origin
+            units, blanks = self._tally(~self.is_blank), self._tally(self.is_blank)  # [N, O] each
+            growth = (self.least - units - blanks).clamp_min(0)  # [N, O]
+            room = room + (growth[of_blank] - growth.sum(1)[self.draft])[:, None]
+            least, most = self.least[of_blank][:, None], self.most[of_blank][:, None]  # [K, 1]
+            units, blanks = units[of_blank][:, None] + 1, blanks[of_blank][:, None] - 1 + more  # [K, 1], [K, 4]
+            fits = (least - units - blanks).clamp_min(0) <= room - more
+            sides = (units + blanks <= most) & fits & ((blanks > 0) | (units >= least))  # [K, 4]
+        sides = sides[:, None].repeat(1, 2, 1)  # [K, 2, 4]
+        if self.bpe:  # the first token of a span carries the user's space, or does not, as the user wrote it
+            before = self.origins[self.draft, (self.place - 1).clamp_min(0)]  # [K]
+            leads = (self.place == 0) | (before != self.origin)  # [K]
+            wrong = 1 - self.lead_space[self.draft, self.origin]  # [K] the kind that may only stand further right
+            here = torch.arange(len(wrong), device=wrong.device)
+            sides[here, wrong] &= left | ~leads[:, None]
+        return sides
+
+    def _tally(self, which: Tensor) -> Tensor:
+        """[N, O] how many of the symbols ``which`` [N, L] belong to each blank of the first canvas."""
+        ours = which & (self.origins >= 0) & (self.items != PAD)
+        tally = torch.zeros_like(self.least)
+        return tally.scatter_add_(1, self.origins.clamp_min(0), ours.long())
+
+    # --- Writing -----------------------------------------------------------------------------------------------------
+
+    def _record(self, actions: _Actions) -> None:
+        row, (left, right) = actions.row, self.sides[:, actions.side]
+        draft = self.draft[row]
+        # Several actions on one draft are taken from left to right: those before have changed the number of blanks.
+        change = left.long() + right.long() - 1  # [R]
+        before = change.cumsum(0) - change  # [R] on all drafts so far
+        number = self.number[row] + before - before[torch.searchsorted(draft, draft)]  # less those of other drafts
+        self.written.append(torch.stack((self.text[draft], number, actions.token, left.long(), right.long())))  # [5, R]
+        self.log_probs.append(actions.log_prob)
+
+    def _apply(self, actions: _Actions) -> None:
+        """Write the tokens: each acting blank becomes one to three symbols, and what follows moves to the right."""
+        column = torch.arange(self.longest, device=self.items.device)
+        inside = column < self.lengths[:, None]  # [N, L]
+        size = inside.long()  # [N, L] symbols that come of each
+        left, right = self.sides[:, actions.side].long()  # [R] each
+        where = self.draft[actions.row], self.place[actions.row]
+        size[where] += left + right
+        end = size.cumsum(1)  # [N, L]
+        self.lengths = end[:, -1]
+        start = end - size  # [N, L] where each symbol's successors begin
+        width = int(self.lengths.max())
+        # Which old symbol a new place comes from: mark where each begins, and count.
+        marks = torch.zeros(len(start), width + 1, dtype=torch.long, device=start.device)
+        marks.scatter_add_(1, torch.where(inside, start, width), inside.long())
+        source = marks[:, :width].cumsum(1) - 1  # [N, W]
+        inside = torch.arange(width, device=source.device) < self.lengths[:, None]  # [N, W]
+        items, origins = self.items.gather(1, source), self.origins.gather(1, source)
+        items[where[0], start[where] + left] = actions.token
+        self.items = torch.where(inside, items, PAD)
+        self.origins = torch.where(inside, origins, -1)
+
+    # --- Coming to an end --------------------------------------------------------------------------------------------
+
+    def _put_away(self, dead_ends: Tensor) -> None:
+        """Go on without the drafts that are finished or stuck."""
+        done = ~(self.items == BLANK).any(1)  # [N]
+        done[dead_ends] = True
+        if not bool(done.any()):
+            return
+        self.stuck.update(self.text[dead_ends].tolist())
+        ended = [part[done].tolist() for part in (self.text, self.lengths, self.items, self.origins)]
+        for text, length, items, origins in zip(*ended, strict=True):
+            self.finished[text] = items[:length], origins[:length]
+        going_on = ~done
+        for name in ("text", "lengths", "items", "origins", "least", "most", "lead_space"):
+            setattr(self, name, getattr(self, name)[going_on])
+        if len(self.text):
+            width = int(self.lengths.max())
+            self.items, self.origins = self.items[:, :width], self.origins[:, :width]
+
+    def _to_drafts(self) -> list[Draft | None]:
+        """The history of each text, put together from the records of all passes."""
+        history: list[tuple | None] = [None] * len(self.texts)
+        total, steps = [0.0] * len(self.texts), [0] * len(self.texts)
+        for record, log_probs in zip(self.written, self.log_probs, strict=True):
+            for text, blank, token, left, right, log_prob in zip(*record.tolist(), log_probs.tolist(), strict=True):
+                history[text] = (history[text], blank, token, bool(left), bool(right), log_prob)
+                total[text] += log_prob
+                steps[text] += 1
+        drafts: list[Draft | None] = []
+        for t, text in enumerate(self.texts):
+            if t in self.stuck:
+                drafts.append(None)
+                continue
+            items, origins = self.finished[t]
+            missing = text.constraints.start_of_required
+            drafts.append(Draft(tuple(items), tuple(origins), missing, None, total[t], total[t], history[t], steps[t]))
+        return drafts
