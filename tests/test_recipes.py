@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from blanklm import BlankLM
+from blanklm.baselines import Infiller, LanguageModel
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import english, yelp_words
+from blanklm.recipes import english, english_baselines, yelp_words
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 LINES = ["The food was really good, and we liked it.", "I will never come back to this place!", "It was fine."] * 20
@@ -51,3 +53,21 @@ def test_english(corpora, tmp_path, monkeypatch):
     fill = model.fill("I went to ___[1], then (___[2])!")
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0
+
+
+@pytest.mark.parametrize("name", english_baselines.MODELS)
+def test_english_baselines(corpora, tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr(english, "MODEL", TINY)
+    monkeypatch.setattr(english, "VOCABULARY", 300)
+    monkeypatch.setattr(english, "MAX_LENGTH", 64)
+    result = english_baselines.main(tmp_path / "out", name, few(english.TRAINING))
+    assert json.loads((tmp_path / "out" / name / "result.json").read_text()) == result
+    assert f"{name} step 4: loss" in capsys.readouterr().out
+    if name == "lm":
+        judge = LanguageModel.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
+        assert judge.log_prob(["It was fine."])[0] < 0
+        return
+    system = Infiller.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
+    assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
+    (fill,) = system.fill(["I went to ___, then (___)!"], **({"hidden": [["Rome", "home"]]} if system.oracle else {}))
+    assert fill.text == "I went to {}, then ({})!".format(*fill.spans)

@@ -24,7 +24,12 @@ from blanklm.tokenizer import Tokenizer
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
-MODELS = {"blm": ("blanklm.models.blm", "BLM", "BLMConfig")}  # kind -> where its class and config live
+MODELS = {  # kind -> where its class and config live
+    "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
+    "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
+    "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
+    "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
+}
 
 
 @dataclasses.dataclass(frozen=True)

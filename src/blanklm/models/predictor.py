@@ -1,0 +1,111 @@
+"""What the models the BLM is compared with have in common: a Transformer that predicts tokens at the places asked.
+
+Same encoder, same tied embedding; they differ in what they read and where they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from blanklm.batching import Batch
+from blanklm.conceal import Packing
+from blanklm.models.encoder import Encoder, EncoderConfig
+from blanklm.special import BLANK, PAD
+
+
+@dataclass(frozen=True)
+class PredictorConfig:
+    vocabulary: int
+    encoder: EncoderConfig
+    max_length: int = 512  # longest text, in tokens
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Sequences end to end, and the tokens to predict. T counts the symbols, A what is asked."""
+
+    tokens: Tensor  # [T] token ids
+    packing: Packing
+    at: Tensor  # [A] the symbol whose vector predicts
+    word: Tensor  # [A] the token it should predict
+    text: Tensor  # [A] the text that token belongs to
+
+
+class Predictor(nn.Module):
+    """p(w | what is read) = softmax(W z), W being the embedding; padding and blanks are not words."""
+
+    def __init__(self, config: PredictorConfig, causal: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.encoder.width)
+        self.encoder = Encoder(config.encoder, causal)
+        self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))
+        not_words = torch.zeros(config.vocabulary)
+        not_words[[PAD, BLANK]] = float("-inf")
+        self.register_buffer("not_words", not_words, persistent=False)
+        self.apply(_initialise)
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def word_logits(self, z: Tensor) -> Tensor:
+        """[A, V] for vectors z [A, d]."""
+        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+
+    def log_probs(self, asked: Asked) -> Tensor:
+        """log p of each token asked for [A]."""
+        z = self.encoder(self.embedding(asked.tokens), asked.packing)  # [T, d]
+        return -F.cross_entropy(self.word_logits(z[asked.at]), asked.word, reduction="none")  # [A]
+
+    def prepare(self, batch: Batch) -> Asked:
+        raise NotImplementedError
+
+    def loss(self, asked: Asked) -> Tensor:
+        """- log p of all that was asked, for each text [B]."""
+        log_probs = self.log_probs(asked)  # [A]
+        return -log_probs.new_zeros(len(asked.packing.starts) - 1).index_add(0, asked.text, log_probs)
+
+    forward = loss  # what a distributed wrapper calls
+
+
+@dataclass(frozen=True)
+class Unfilled:
+    """A canvas to write on: what a model is told of it, and no more."""
+
+    ids: Sequence[int]  # with BLANK where a span is missing
+    spaces: Sequence[bool]  # for each blank, whether the first token of its span carries the space before it
+    lengths: Sequence[int] | None = None  # for each blank, its number of tokens, where that is told
+
+
+@dataclass(frozen=True)
+class Written:
+    spans: list[list[int]]  # the tokens of each blank
+    log_prob: float
+
+
+# What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
+# space, as the first token of one that carries the space before it, and as a later token.
+FIRST, FIRST_WITH_SPACE, LATER = range(3)
+
+
+def continuation(sequence: Tensor, lengths: Tensor, known: Tensor) -> Asked:
+    """Ask for the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
+    place = torch.arange(sequence.shape[1] - 1, device=sequence.device)  # [S - 1]
+    read = place < lengths[:, None] - 1  # [B, S - 1] all but the last symbol
+    predicts = read & (place >= known[:, None] - 1)  # [B, S - 1]
+    packing = Packing.of(lengths - 1, int(lengths.max()) - 1)
+    at = predicts[read].nonzero().squeeze(1)  # [A]
+    return Asked(sequence[:, :-1][read], packing, at, sequence[:, 1:][predicts], packing.sequence[at])
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
