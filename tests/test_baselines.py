@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from blanklm import BlankLM, checkpoint
 from blanklm.baselines import Infiller, LanguageModel, not_writable
 from blanklm.batching import Batch, pad
 from blanklm.canvas import Blank
@@ -203,14 +204,16 @@ def unfilled(count, longest=9):
     texts = [
         [BLANK if rng.random() < 0.4 else token for token in text] for text in random_texts(count, longest=longest)
     ]
-    return [Unfilled(ids, [rng.random() < 0.5 for _ in range(ids.count(BLANK))]) for ids in texts]
+    some = [ids for ids in texts if BLANK in ids and set(ids) != {BLANK}]  # places of a mere run of masks are alike
+    return [Unfilled(ids, [rng.random() < 0.5 for _ in range(ids.count(BLANK))]) for ids in some]
 
 
 def test_writing_many_texts_at_once_is_writing_each_alone():
     model = make(FillInMiddle, max_length=14)
+    model.word_bias.data[EOS] = 2.0  # or no span would end by itself
     bans = allow_all(model)
     bans[0, 4::2] = bans[1, 5::2] = -torch.inf
-    canvases = unfilled(40)
+    canvases = unfilled(60)
     together = model.write(canvases, bans)
     for canvas, written in zip(canvases, together, strict=True):
         spans, total = write_slowly(model, canvas, bans, longest=14)
@@ -243,7 +246,7 @@ def test_masked_writes_the_given_number_of_tokens_in_the_given_order(order):
     model, rng = make(Masked), random.Random(2)
     bans = allow_all(model)
     bans[0, 4::2] = bans[1, 5::2] = -torch.inf
-    canvases = [Unfilled(c.ids, c.spaces, [rng.randrange(1, 4) for _ in c.spaces]) for c in unfilled(20)]
+    canvases = [Unfilled(c.ids, c.spaces, [rng.randrange(1, 4) for _ in c.spaces]) for c in unfilled(30)]
     for canvas, written in zip(canvases, model.write(canvases, bans, order), strict=True):
         assert [len(span) for span in written.spans] == canvas.lengths
         lengths, spaces = iter(canvas.lengths), iter(canvas.spaces)
@@ -269,6 +272,27 @@ def _in_place(canvas, written):
     """For each symbol of the canvas, the span written there, if it is a blank."""
     spans = iter(written.spans)
     return [next(spans) if i == BLANK else None for i in canvas.ids]
+
+
+@pytest.mark.parametrize("kind", [FillInMiddle, Masked])
+def test_a_toy_corpus_is_learnt_by_heart(kind, tmp_path):
+    lines = ["the cat sat on the mat", "a dog ran to the park with me", "we ate cold soup at noon"]
+    tokenizer = Tokenizer.train("word", lines)
+    torch.manual_seed(0)
+    model = kind(PredictorConfig(len(tokenizer), EncoderConfig(2, 2, 32, 64, dropout=0.0)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    texts = tokenizer.encode_many(lines) * 8
+    for step in range(400):
+        fractions = torch.rand(len(texts), dtype=torch.double)
+        loss = model.loss(model.prepare(Batch(*pad(texts), fractions, torch.arange(len(texts)) + 100 * step))).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    checkpoint.save(tmp_path, model, tokenizer)
+    report = evaluate(Infiller.from_pretrained(tmp_path, device="cpu"), lines, ratios=[0.3])
+    assert report["0.3"]["bleu"] == pytest.approx(100)
+    with pytest.raises(BlankLMError, match="is no BLM"):
+        BlankLM.from_pretrained(tmp_path)
 
 
 def test_an_unknown_order_is_refused():
@@ -310,5 +334,7 @@ def test_what_a_system_cannot_take_is_one_clear_error():
         middle.fill(["It ___ fine."], hidden=[["was"]])
     with pytest.raises(BlankLMError, match="at most 5"):
         middle.fill(["I will never come back to ___"])
+    with pytest.raises(BlankLMError, match="no blank"):
+        middle.fill(["It was"])
     with pytest.raises(BlankLMError, match="unknown length"):
         middle.fill(["It ___[2]"])

@@ -22,6 +22,7 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import Sampling, Text, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
+from blanklm.models.blm import BLM
 from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
@@ -72,6 +73,8 @@ class BlankLM:
     def from_pretrained(cls, name_or_path: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM:
         """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id."""
         loaded = checkpoint.load(pretrained.locate(name_or_path))
+        if not isinstance(loaded.model, BLM):
+            raise BlankLMError(f"{name_or_path} is no BLM but a model to compare with: load it with blanklm.baselines")
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used

@@ -74,6 +74,8 @@ class Infiller(Baseline):
         return fills
 
     def _unfilled(self, template: Template, hidden: Sequence[str] | None) -> Unfilled:
+        if not template.blanks:
+            raise BlankLMError("there is no blank in the text: write ___ where words are missing")
         if any(blank != Blank() for blank in template.blanks):
             raise BlankLMError("this model fills blanks of unknown length only: write ___")
         ids, spaces = self.tokenizer.encode_template(template)

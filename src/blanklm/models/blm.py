@@ -23,7 +23,7 @@ from blanklm.conceal import (
     words_of,
 )
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import Encoder, EncoderConfig
+from blanklm.models.encoder import Encoder, EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
 
 WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
@@ -62,7 +62,7 @@ class BLM(nn.Module):
         # What each token begins and ends with (Tokenizer.edges), by which whole words are known.
         edges = torch.zeros(config.vocabulary, 2, dtype=torch.int8)
         self.register_buffer("edges", edges, persistent=config.whole_words)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     @property
     def device(self) -> torch.device:
@@ -203,10 +203,3 @@ class BLMScores:
 
 def _log_sum(z: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
     return (F.linear(z, vectors).float() + bias).logsumexp(1)  # [Q]
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -17,6 +17,7 @@ from torch import Tensor
 from blanklm.batching import Batch
 from blanklm.conceal import Concealed, Packing, conceal
 from blanklm.hiding import draw_hidden
+from blanklm.models.encoder import Memory
 from blanklm.models.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
@@ -44,7 +45,7 @@ class FillInMiddle(Predictor):
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor) -> list[Written]:
-        """The most probable token at each step, until every blank has its span.
+        """The most probable token at each step, until every blank has its span; a canvas has at least one.
 
         A span has at least one token. A text that has reached the longest length closes its spans after one token
         each. ``bans`` [3, V] says what is not written.
@@ -62,8 +63,12 @@ class FillInMiddle(Predictor):
         )
         span, written = torch.zeros_like(blanks), torch.zeros_like(blanks)  # [B] the span being written, its tokens
         log_prob = torch.zeros(len(canvases), device=self.device)  # [B]
-        while len(rows := (span < blanks).nonzero().squeeze(1)):  # [R] the texts that are not finished
-            log_p = self.word_logits(self._last(sequence, lengths, rows)).log_softmax(1)  # [R, V]
+        memory = Memory(self.encoder, *sequence.shape)
+        read = Packing.of(lengths, int(lengths.max()))
+        rows = torch.arange(len(canvases), device=self.device)  # [R] the texts that are not finished
+        while len(rows):
+            z = self.encoder(self.embedding(sequence[read.sequence, read.position]), read, memory)  # [T, d]
+            log_p = self.word_logits(z[read.starts[1:] - 1]).log_softmax(1)  # [R, V] after the last symbol of each
             first = written[rows] == 0  # [R]
             at_first = torch.where(carries_space[rows, span[rows]], FIRST_WITH_SPACE, FIRST)  # [R]
             allowed = log_p + bans[torch.where(first, at_first, LATER)]  # [R, V]
@@ -77,19 +82,15 @@ class FillInMiddle(Predictor):
             room[rows] -= (~closes & ~first).long()
             span[rows] += closes
             written[rows] = torch.where(closes, 0, written[rows] + 1)
+            rows = (span < blanks).nonzero().squeeze(1)
+            starts = torch.arange(len(rows) + 1, dtype=torch.int32, device=self.device)
+            read = Packing(starts, rows, lengths[rows] - 1, read.longest + 1)
         starts = [len(canvas.ids) + 1 for canvas in canvases]
         tails = [tokens[start:] for tokens, start in zip(sequence.tolist(), starts, strict=True)]
         return [
             Written(_split(tail, len(canvas.spaces)), total)
             for canvas, tail, total in zip(canvases, tails, log_prob.tolist(), strict=True)
         ]
-
-    def _last(self, sequence: Tensor, lengths: Tensor, rows: Tensor) -> Tensor:
-        """The vector [R, d] of the last symbol so far of the sequences ``rows`` [R]."""
-        sizes = lengths[rows]  # [R]
-        packing = Packing.of(sizes, int(sizes.max()))
-        z = self.encoder(self.embedding(sequence[rows[packing.sequence], packing.position]), packing)  # [T, d]
-        return z[packing.starts[1:] - 1]
 
 
 def _split(tokens: list[int], spans: int) -> list[list[int]]:

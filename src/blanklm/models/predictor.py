@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from blanklm.batching import Batch
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig
+from blanklm.models.encoder import Encoder, EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
 
 
@@ -48,7 +48,7 @@ class Predictor(nn.Module):
         not_words = torch.zeros(config.vocabulary)
         not_words[[PAD, BLANK]] = float("-inf")
         self.register_buffer("not_words", not_words, persistent=False)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     @property
     def device(self) -> torch.device:
@@ -60,8 +60,11 @@ class Predictor(nn.Module):
 
     def log_probs(self, asked: Asked) -> Tensor:
         """log p of each token asked for [A]."""
-        z = self.encoder(self.embedding(asked.tokens), asked.packing)  # [T, d]
-        return -F.cross_entropy(self.word_logits(z[asked.at]), asked.word, reduction="none")  # [A]
+        return self.read_out(self.encoder(self.embedding(asked.tokens), asked.packing), asked)
+
+    def read_out(self, z: Tensor, asked: Asked) -> Tensor:
+        """The same from the encoded sequences z [T, d]."""
+        return -F.cross_entropy(self.word_logits(z[asked.at]), asked.word, reduction="none")
 
     def prepare(self, batch: Batch) -> Asked:
         raise NotImplementedError
@@ -102,10 +105,3 @@ def continuation(sequence: Tensor, lengths: Tensor, known: Tensor) -> Asked:
     packing = Packing.of(lengths - 1, int(lengths.max()) - 1)
     at = predicts[read].nonzero().squeeze(1)  # [A]
     return Asked(sequence[:, :-1][read], packing, at, sequence[:, 1:][predicts], packing.sequence[at])
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
