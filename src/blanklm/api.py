@@ -216,7 +216,7 @@ class BlankLM:
 
     def _trajectory(self, request: Request, draft: Draft) -> Trajectory:
         """The draft's trajectory over readable tokens."""
-        blanks = iter(request.template.blanks if self.tokenizer.kind != "bpe" else ())  # BPE lengths are in words
+        blanks = iter(() if self.tokenizer.words_have_parts else request.template.blanks)  # whose lengths are in words
         items = [next(blanks, Blank()) if i == BLANK else self.tokenizer.token_text(i) for i in request.text.ids]
         actions, log_probs = draft.actions()
         readable = [Action(a.blank, self.tokenizer.token_text(a.token), a.left, a.right) for a in actions]

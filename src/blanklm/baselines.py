@@ -95,7 +95,7 @@ def not_writable(tokenizer: Tokenizer) -> Tensor:
     """[3, V] of 0 and -inf: what the models' ``write`` must not write (models/predictor.py says where)."""
     never = torch.from_numpy(tokenizer.never_written)
     banned = never.repeat(3, 1)  # [3, V]
-    if tokenizer.kind == "bpe":
+    if tokenizer.words_have_parts:
         starts_word = torch.from_numpy(tokenizer.starts_word)
         banned[FIRST] |= starts_word
         banned[FIRST_WITH_SPACE] |= ~starts_word

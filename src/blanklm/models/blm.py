@@ -23,7 +23,8 @@ from blanklm.conceal import (
     words_of,
 )
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import Encoder, EncoderConfig, initialise
+from blanklm.models.backbone import BackboneConfig
+from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
 
 WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
@@ -32,7 +33,7 @@ WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
 @dataclass(frozen=True)
 class BLMConfig:
     vocabulary: int
-    encoder: EncoderConfig
+    encoder: EncoderConfig | BackboneConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
@@ -40,6 +41,8 @@ class BLMConfig:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
+        if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
+            raise BlankLMError(f"the backbone takes at most {self.encoder.longest} tokens, not {self.max_length}")
 
 
 class BLM(nn.Module):
@@ -48,7 +51,7 @@ class BLM(nn.Module):
         self.config = config
         width = config.encoder.width
         self.embedding = nn.Embedding(config.vocabulary, width)
-        self.encoder = Encoder(config.encoder)
+        self.encoder = config.encoder.build()
         self.choose = nn.Linear(width, 1, bias=False)  # u
         self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))  # W is the embedding (tied)
         # The MLP's first layer on [z; v_w], split: W [z; v] = W_z z + W_v v, so that each part is computed

@@ -27,6 +27,9 @@ class EncoderConfig:
         if not 0 <= self.dropout < 1:
             raise BlankLMError(f"dropout must be 0 or more and below 1, not {self.dropout}")
 
+    def build(self, causal: bool = False) -> Encoder:
+        return Encoder(self, causal)
+
     @classmethod
     def of_size(cls, size: str, dropout: float = 0.1) -> EncoderConfig:
         """``base`` is the paper's transformer_base; ``small`` and ``tiny`` are for a laptop."""

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from blanklm.batching import Batch
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig, initialise
+from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
 
 
@@ -43,7 +43,7 @@ class Predictor(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.encoder.width)
-        self.encoder = Encoder(config.encoder, causal)
+        self.encoder = config.encoder.build(causal)
         self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))
         not_words = torch.zeros(config.vocabulary)
         not_words[[PAD, BLANK]] = float("-inf")
