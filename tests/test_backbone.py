@@ -84,10 +84,7 @@ def published(tmp_path_factory):
 
 def start(source, tokenizer, **config):
     torch.manual_seed(0)
-    longest = min(64, source.config.longest)
-    model = BLM(BLMConfig(len(tokenizer), source.config, sides_hidden=16, max_length=longest, **config))
-    source.initialise(model, tokenizer)
-    return model.eval()
+    return BLM.on(source, tokenizer, sides_hidden=16, **config).eval()
 
 
 def minilm() -> Path:
@@ -164,7 +161,6 @@ def test_a_saved_model_loads_without_the_backbone_and_learns(family, published, 
     source = Pretrained.load(folder)
     tokenizer = source.tokenizer()
     model = start(source, tokenizer, whole_words=True).train()
-    model.edges.copy_(torch.from_numpy(tokenizer.edges))
     assert all(p.requires_grad for p in model.parameters())
     texts = [ids[:30] for ids in tokenizer.encode_many(LINES)] * 4
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -236,3 +232,24 @@ def test_roberta_counts_its_positions_from_the_padding_on(published):
     tokenizer = source.tokenizer()
     model = start(source, tokenizer)
     assert torch.isfinite(model.score([[5] * 35 + [BLANK]]).log_p_blank).all()
+
+
+@pytest.mark.parametrize("tokenizer", [None, "bpe"])
+def test_train_on_a_backbone_then_fill(tokenizer, blanklm, published, tmp_path):
+    texts, run = tmp_path / "texts.txt", tmp_path / "run"
+    texts.write_text("\n".join([" ".join(LINES * 4), *LINES * 10]))
+    command = ["train", texts, "--out", run, "--backbone", published["bert"], "--tokens-per-batch", 256]
+    command += ["--steps", 4, "--evaluate-every", 2, "--save-every", 2]
+    command += ["--tokenizer", tokenizer] if tokenizer else []
+    code, _, err = blanklm(*command)
+    assert code == 0 and "best validation bound" in err and "cut to 38 tokens" in err
+    config = json.loads((run / "config.json").read_text())
+    assert config["model"]["encoder"]["settings"]["model_type"] == "bert" and config["about"]["backbone"] == "bert"
+    assert json.loads((run / "run.json").read_text())["training"]["learning_rate"] == 2e-4
+    assert Tokenizer.load(run / "tokenizer.json").kind == (tokenizer or "wordpiece")
+    code, out, _ = blanklm("fill", "It ___[1] fine", "--model", run)
+    assert code == 0 and out[0].startswith("It ") and out[0].endswith(" fine")
+    assert blanklm(*command, "--resume")[0] == 0
+    for bad in (["--size", "tiny"], ["--dropout", "0.3"], ["--max-length", 39], ["--backbone", tmp_path / "none"]):
+        code, _, err = blanklm(*command, "--out", tmp_path / "other", *bad)
+        assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: "), (bad, err)

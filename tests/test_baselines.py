@@ -293,6 +293,8 @@ def test_a_toy_corpus_is_learnt_by_heart(kind, tmp_path):
     assert report["0.3"]["bleu"] == pytest.approx(100)
     with pytest.raises(BlankLMError, match="is no BLM"):
         BlankLM.from_pretrained(tmp_path)
+    with pytest.raises(BlankLMError, match=r"no log_prob\(\)"):
+        LanguageModel.from_pretrained(tmp_path)
 
 
 def test_an_unknown_order_is_refused():

@@ -9,7 +9,8 @@ import torch
 from blanklm import BlankLM
 from blanklm.baselines import Infiller, LanguageModel
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import english, english_baselines, yelp_words
+from blanklm.recipes import english, english_backbone, english_baselines, yelp_words
+from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 LINES = ["The food was really good, and we liked it.", "I will never come back to this place!", "It was fine."] * 20
@@ -71,3 +72,13 @@ def test_english_baselines(corpora, tmp_path, monkeypatch, capsys, name):
     assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
     (fill,) = system.fill(["I went to ___, then (___)!"], **({"hidden": [["Rome", "home"]]} if system.oracle else {}))
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
+
+
+def test_english_backbone(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(english, "VOCABULARY", 300)
+    result = english_backbone.main(
+        tmp_path / "out", str(publish(tmp_path / "bert", "bert")), few(english_backbone.TRAINING)
+    )
+    assert json.loads((tmp_path / "out" / "backbone" / "result.json").read_text()) == result
+    model = BlankLM.from_pretrained(tmp_path / "out" / "backbone" / "run", device="cpu")
+    assert model.tokenizer.kind == "bpe" and model.model.config.whole_words and model.model.edges.any()

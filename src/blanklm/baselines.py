@@ -19,18 +19,24 @@ TEXTS_AT_ONCE = 64  # texts filled together
 
 
 class Baseline:
+    does: str  # what its model must be able to do
+
     def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: str | None = None) -> Self:
         loaded = checkpoint.load(pretrained.locate(folder))
+        if not hasattr(loaded.model, cls.does):
+            raise BlankLMError(f"the model in {folder} is of another kind: it has no {cls.does}()")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(loaded.model.to(device), loaded.tokenizer)
 
 
 class LanguageModel(Baseline):
     """A left-to-right model that judges whole texts."""
+
+    does = "log_prob"
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """log p of each text, its end included."""
@@ -39,6 +45,8 @@ class LanguageModel(Baseline):
 
 class Infiller(Baseline):
     """A fill-in-the-middle model, or a masked one, which must be told what is ``hidden``: it uses its length alone."""
+
+    does = "write"
 
     @property
     def oracle(self) -> bool:

@@ -1,9 +1,7 @@
 """A pretrained encoder of the Hugging Face Hub in place of our own: BERT, RoBERTa, ModernBERT, MPNet and their kin.
 
-    source = Pretrained.load("bert-base-cased")
-    tokenizer = source.tokenizer()                 # its own, or one trained anew
-    model = BLM(BLMConfig(len(tokenizer), source.config, max_length=source.config.longest))
-    source.initialise(model, tokenizer)
+    backbone = Pretrained.load("answerdotai/ModernBERT-base")
+    model = BLM.on(backbone, backbone.tokenizer())  # or a tokenizer trained anew
 
 A saved model needs neither the Hub nor the folder it came from: the encoder's settings are in its config.json and all
 weights in its model.safetensors.

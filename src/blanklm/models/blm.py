@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,10 @@ from blanklm.conceal import (
     words_of,
 )
 from blanklm.errors import BlankLMError
-from blanklm.models.backbone import BackboneConfig
+from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
+from blanklm.tokenizer import Tokenizer
 
 WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
 
@@ -66,6 +68,15 @@ class BLM(nn.Module):
         edges = torch.zeros(config.vocabulary, 2, dtype=torch.int8)
         self.register_buffer("edges", edges, persistent=config.whole_words)
         self.apply(initialise)
+
+    @classmethod
+    def on(cls, backbone: Pretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
+        """A BLM that starts from pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
+        settings = {"max_length": min(512, backbone.config.longest)} | settings
+        model = cls(BLMConfig(len(tokenizer), backbone.config, **settings))
+        backbone.initialise(model, tokenizer)
+        model.edges.copy_(torch.from_numpy(tokenizer.edges))
+        return model
 
     @property
     def device(self) -> torch.device:

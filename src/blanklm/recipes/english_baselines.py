@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from blanklm.batching import TokenisedTexts
 from blanklm.data import read_corpus
@@ -39,17 +41,18 @@ def build(name: str, tokenizer: Tokenizer) -> Predictor:
     return model
 
 
-def main(out: Path, name: str, training: TrainingConfig = english.TRAINING) -> dict:
+def train_on_english(out: Path, name: str, make: Callable[[Tokenizer], nn.Module], training: TrainingConfig) -> dict:
+    """Train what ``make`` makes of the English tokenizer; a line of progress now and then, the result in the end."""
     (out / name).mkdir(parents=True, exist_ok=True)
     texts = [line for part in english.PARTS for line in read_corpus("english", part)]
     tokenizer = english.tokenizer_of(texts, out / "tokenizer.json")
+    torch.manual_seed(training.seed)
+    model = make(tokenizer)
     tokenised, held_out = (
-        TokenisedTexts(tokenizer.encode_many(t), english.MAX_LENGTH)
+        TokenisedTexts(tokenizer.encode_many(t), model.config.max_length)
         for t in (texts, list(read_corpus("english", "valid")))
     )
     print(f"{len(tokenised):,} texts, {tokenised.tokens:,} tokens", flush=True)
-    torch.manual_seed(training.seed)
-    model = build(name, tokenizer)
     run = Run(model, tokenizer, tokenised, held_out, training, out / name / "run", {"name": f"english-{name}"})
     run.begin()
     progress, started = run.progress, time.perf_counter()
@@ -62,6 +65,10 @@ def main(out: Path, name: str, training: TrainingConfig = english.TRAINING) -> d
     result = report(f"english {name}", model, training, progress, time.perf_counter() - started)
     (out / name / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def main(out: Path, name: str, training: TrainingConfig = english.TRAINING) -> dict:
+    return train_on_english(out, name, lambda tokenizer: build(name, tokenizer), training)
 
 
 if __name__ == "__main__":
