@@ -15,6 +15,7 @@ from tokenizers import models, pre_tokenizers, trainers
 from blanklm import BlankLM, checkpoint
 from blanklm.batching import Batch, pad
 from blanklm.conceal import Packing
+from blanklm.decoding.search import score
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig
@@ -114,10 +115,13 @@ def test_packed_canvases_are_encoded_as_the_library_encodes_each_alone(family, p
         for i in rng.sample(range(len(ours[row])), (len(ours[row]) + 1) // 2):
             ours[row][i], theirs[row][i] = BLANK, words.mask_token_id
     lengths = torch.tensor([len(ids) for ids in ours])
-    z = model.encode(torch.tensor([i for ids in ours for i in ids]), Packing.of(lengths, int(lengths.max())))
-    for ids, part in zip(theirs, z.split(lengths.tolist()), strict=True):
-        alone = original(input_ids=torch.tensor([[words.cls_token_id, *ids, words.sep_token_id]])).last_hidden_state
-        torch.testing.assert_close(part, alone[0, 1:-1], atol=1e-4, rtol=1e-3)
+    canvases, longest = pad(ours)[0], int(lengths.max())
+    for packing in (Packing.of(lengths, longest), Packing.in_rows(lengths, longest, 64)):
+        z = model.encode(packing.lay(canvases), packing)
+        for ids, first in zip(theirs, packing.starts[:-1].tolist(), strict=True):
+            whole = torch.tensor([[words.cls_token_id, *ids, words.sep_token_id]])
+            alone = original(input_ids=whole).last_hidden_state[0, 1:-1]
+            torch.testing.assert_close(z[first : first + len(ids)], alone, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, "minilm"])
@@ -180,7 +184,7 @@ def test_a_saved_model_loads_without_the_backbone_and_learns(family, published, 
     loaded = checkpoint.load(tmp_path / "model").model
     assert isinstance(loaded.config.encoder, BackboneConfig) and loaded.config == model.config
     canvas = [BLANK, 5, 6, BLANK, 7]
-    torch.testing.assert_close(loaded.score([canvas]).log_p_word, model.score([canvas]).log_p_word)
+    torch.testing.assert_close(score(loaded, [canvas]).log_p_word, score(model, [canvas]).log_p_word)
     assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text()
     filler = BlankLM.from_pretrained(tmp_path / "model", device="cpu")
     fill = filler.fill("I will ___[1-3] come back (___[1])", constraints=None)
@@ -231,7 +235,7 @@ def test_roberta_counts_its_positions_from_the_padding_on(published):
     source = Pretrained.load(published["roberta"])
     tokenizer = source.tokenizer()
     model = start(source, tokenizer)
-    assert torch.isfinite(model.score([[5] * 35 + [BLANK]]).log_p_blank).all()
+    assert torch.isfinite(score(model, [[5] * 35 + [BLANK]]).log_p_blank).all()
 
 
 @pytest.mark.parametrize("tokenizer", [None, "bpe"])

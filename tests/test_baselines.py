@@ -100,6 +100,17 @@ def test_fluency_is_perplexity_per_word_whatever_the_tokens():
     assert math.log(perplexity(judge, LINES)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("kind", [LeftToRight, FillInMiddle, Masked])
+def test_sequences_laid_into_rows_have_the_same_loss(kind, monkeypatch):
+    """As they are on a GPU."""
+    model, batch = make(kind), batch_of(random_texts(30))
+    end_to_end = model.loss(model.prepare(batch))
+    monkeypatch.setattr(Packing, "best_for", lambda lengths, longest: Packing.in_rows(lengths, longest, 64))
+    in_rows = model.prepare(batch)
+    assert in_rows.packing.row == 64
+    torch.testing.assert_close(model.loss(in_rows), end_to_end, atol=1e-4, rtol=1e-4)
+
+
 # --- What is hidden ---------------------------------------------------------------------------------------------
 
 

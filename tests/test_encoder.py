@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig, Memory, _attend_padded, attend
+from blanklm.models.encoder import Encoder, EncoderConfig, Memory, _attend_padded, attend, one_more
 from blanklm.special import PAD
 
 
@@ -98,7 +98,7 @@ def test_a_memory_makes_reading_on_equal_to_reading_at_once():
     for step in range(5):
         rows = [row for row in range(3) if known[row] + step < len(sequences[row])]
         position = torch.tensor([known[row] + step for row in rows])
-        packing = Packing(torch.arange(len(rows) + 1), torch.tensor(rows), position, 6 + step)
+        packing = one_more(torch.tensor(rows), position, 6 + step)
         vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
         expected = torch.stack([whole[row][known[row] + step] for row in rows])
         torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)

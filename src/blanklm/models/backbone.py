@@ -66,17 +66,17 @@ class Backbone(nn.Module):
 
     def forward(self, vectors: Tensor, packing: Packing) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]."""
-        sequences, longest = len(packing.starts) - 1, packing.longest + 2
-        lengths = packing.starts.diff().long()  # [B]
+        sequences, longest = len(packing), packing.longest + 2
         first = torch.arange(sequences, device=vectors.device) * longest  # [B] of the padded, flattened batch
         place = first[packing.sequence] + packing.position + 1  # [T]
-        padded = vectors.new_zeros(sequences * longest, vectors.shape[1])
+        place = torch.where(packing.sequence < 0, sequences * longest, place)  # what belongs to no sequence comes last
+        padded = vectors.new_zeros(sequences * longest + 1, vectors.shape[1])
         padded[place] = vectors
         padded[first] = self.begin.to(vectors.dtype)
-        padded[first + lengths + 1] = self.end.to(vectors.dtype)
-        inside = torch.arange(longest, device=vectors.device) < lengths[:, None] + 2  # [B, L + 2]
-        z = self.layers(inputs_embeds=padded.view(sequences, longest, -1), attention_mask=inside.long())
-        return z.last_hidden_state.flatten(0, 1)[place]
+        padded[first + packing.lengths + 1] = self.end.to(vectors.dtype)
+        inside = torch.arange(longest, device=vectors.device) < packing.lengths[:, None] + 2  # [B, L + 2]
+        z = self.layers(inputs_embeds=padded[:-1].view(sequences, longest, -1), attention_mask=inside.long())
+        return z.last_hidden_state.flatten(0, 1)[place.clamp_max(sequences * longest - 1)]
 
 
 @dataclass(frozen=True)

@@ -109,12 +109,17 @@ class EncoderLayer(nn.Module):
 class Memory:
     """What a causal encoder has read of some sequences, so that one symbol more costs the work of one symbol.
 
-    A first pass over the packed sequences fills it; then each pass takes one symbol of some of them, in a packing
-    whose ``sequence`` and ``position`` say where it stands.
+    A first pass over the sequences, end to end, fills it; then each pass takes one symbol more of some (``one_more``).
     """
 
     def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
         self.layers = [LayerMemory(layer, sequences, longest) for layer in encoder.layers]
+
+
+def one_more(sequence: Tensor, position: Tensor, longest: int) -> Packing:
+    """The packing of one symbol of each ``sequence`` [R] of a memory, at ``position`` [R], at most ``longest`` - 1."""
+    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
+    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
 
 
 class LayerMemory:

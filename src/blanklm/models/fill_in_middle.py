@@ -17,7 +17,7 @@ from torch import Tensor
 from blanklm.batching import Batch
 from blanklm.conceal import Concealed, Packing, conceal
 from blanklm.hiding import draw_hidden
-from blanklm.models.encoder import Memory
+from blanklm.models.encoder import Memory, one_more
 from blanklm.models.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
@@ -83,8 +83,7 @@ class FillInMiddle(Predictor):
             span[rows] += closes
             written[rows] = torch.where(closes, 0, written[rows] + 1)
             rows = (span < blanks).nonzero().squeeze(1)
-            starts = torch.arange(len(rows) + 1, dtype=torch.int32, device=self.device)
-            read = Packing(starts, rows, lengths[rows] - 1, read.longest + 1)
+            read = one_more(rows, lengths[rows] - 1, read.longest + 1)
         starts = [len(canvas.ids) + 1 for canvas in canvases]
         tails = [tokens[start:] for tokens, start in zip(sequence.tolist(), starts, strict=True)]
         return [

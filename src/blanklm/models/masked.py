@@ -25,6 +25,7 @@ from blanklm.models.predictor import (
     PredictorConfig,
     Unfilled,
     Written,
+    ask,
 )
 from blanklm.special import BLANK
 
@@ -42,11 +43,7 @@ class Masked(Predictor):
 
     def prepare(self, batch: Batch) -> Asked:
         hidden = draw_hidden(batch, self.starts_word)  # [B, L]
-        inside = torch.arange(hidden.shape[1], device=hidden.device) < batch.lengths[:, None]  # [B, L]
-        packing = Packing.of(batch.lengths, int(batch.lengths.max()))
-        tokens = torch.where(hidden, BLANK, batch.tokens)[inside]  # [T]
-        at = hidden[inside].nonzero().squeeze(1)  # [A]
-        return Asked(tokens, packing, at, batch.tokens[hidden], packing.sequence[at])
+        return ask(torch.where(hidden, BLANK, batch.tokens), batch.lengths, hidden, batch.tokens)
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor, order: str = "confident") -> list[Written]:
@@ -76,7 +73,7 @@ class Masked(Predictor):
                 open_at, text, best, word = open_at[chosen], text[chosen], best[chosen], word[chosen]
             tokens[open_at] = word
             log_prob.index_add_(0, text, best)
-        filled = tokens.split(packing.starts.diff().tolist())
+        filled = tokens.split(packing.lengths.tolist())
         return [
             Written(_spans(canvas, text.tolist()), total)
             for canvas, text, total in zip(canvases, filled, log_prob.tolist(), strict=True)

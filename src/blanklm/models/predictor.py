@@ -27,7 +27,7 @@ class PredictorConfig:
 
 @dataclass(frozen=True)
 class Asked:
-    """Sequences end to end, and the tokens to predict. T counts the symbols, A what is asked."""
+    """Packed sequences, and the tokens to predict. T counts the symbols, A what is asked."""
 
     tokens: Tensor  # [T] token ids
     packing: Packing
@@ -72,7 +72,7 @@ class Predictor(nn.Module):
     def loss(self, asked: Asked) -> Tensor:
         """- log p of all that was asked, for each text [B]."""
         log_probs = self.log_probs(asked)  # [A]
-        return -log_probs.new_zeros(len(asked.packing.starts) - 1).index_add(0, asked.text, log_probs)
+        return -log_probs.new_zeros(len(asked.packing)).index_add(0, asked.text, log_probs)
 
     forward = loss  # what a distributed wrapper calls
 
@@ -100,8 +100,12 @@ FIRST, FIRST_WITH_SPACE, LATER = range(3)
 def continuation(sequence: Tensor, lengths: Tensor, known: Tensor) -> Asked:
     """Ask for the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
     place = torch.arange(sequence.shape[1] - 1, device=sequence.device)  # [S - 1]
-    read = place < lengths[:, None] - 1  # [B, S - 1] all but the last symbol
-    predicts = read & (place >= known[:, None] - 1)  # [B, S - 1]
-    packing = Packing.of(lengths - 1, int(lengths.max()) - 1)
-    at = predicts[read].nonzero().squeeze(1)  # [A]
-    return Asked(sequence[:, :-1][read], packing, at, sequence[:, 1:][predicts], packing.sequence[at])
+    predicts = (place < lengths[:, None] - 1) & (place >= known[:, None] - 1)  # [B, S - 1] all but the last symbol
+    return ask(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:])
+
+
+def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor) -> Asked:
+    """Ask, at the places ``where`` [B, S] of each ``sequence`` [B, S] of ``lengths`` [B], for the ``words`` [B, S]."""
+    packing = Packing.best_for(lengths, int(lengths.max()))
+    at = packing.places(where)  # [A]
+    return Asked(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
