@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM
 from blanklm.canvas import Blank, Fill, Template
 from blanklm.errors import BlankLMError
 from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled
 from blanklm.tokenizer import Tokenizer
 
+INFILLERS = ("fill-in-middle", "masked")  # kinds of checkpoint
 TEXTS_AT_ONCE = 64  # texts filled together
 
 
@@ -97,6 +99,13 @@ class Infiller(Baseline):
                 f"the text takes {total:,} tokens, and this model at most {self.model.config.max_length:,}"
             )
         return Unfilled(ids, spaces, lengths)
+
+
+def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM | Infiller:
+    """Whatever fills blanks: a BLM, or a model to compare with."""
+    folder = pretrained.locate(model)
+    kind = Infiller if checkpoint.read_config(folder)["kind"] in INFILLERS else BlankLM
+    return kind.from_pretrained(folder, device)
 
 
 def not_writable(tokenizer: Tokenizer) -> Tensor:

@@ -684,20 +684,18 @@ def evaluate(
 
     blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
     """
-    from blanklm.baselines import Infiller, LanguageModel
-    from blanklm.checkpoint import read_config
+    from blanklm.baselines import Infiller, LanguageModel, load_system
     from blanklm.data import read_texts
-    from blanklm.pretrained import DEFAULT, locate
+    from blanklm.pretrained import DEFAULT
     from blanklm.tasks.infilling import evaluate as evaluate_infilling
 
     shares = _percentages(ratios)
+    language_model = load_system(model or DEFAULT, device)
     options: dict[str, Any] = {"beam": beam, "order": order.value}
-    if read_config(locate(model or DEFAULT))["kind"] in ("fill-in-middle", "masked"):
+    if isinstance(language_model, Infiller):
         if beam != 1 or order != Order.confident:
             raise BlankLMError("a model to compare with has one way to fill: leave out --beam and --order")
-        language_model, options = Infiller.from_pretrained(model, device), {}
-    else:
-        language_model = _load(model, device)
+        options = {}
     fluency = LanguageModel.from_pretrained(judge, device) if judge else None
     texts = [text for text in read_texts(file) if text.strip()]
     longest = language_model.model.config.max_length

@@ -38,9 +38,8 @@ def evaluate(
     report = {}
     for ratio in ratios:
         masked = [m for m in mask_corpus(texts, ratio, seed) if m.spans]
-        told = {"hidden": [m.spans for m in masked]} if getattr(system, "oracle", False) else {}
         started = time.perf_counter()
-        fills = system.fill([str(m.template) for m in masked], progress=progress, **told, **options)
+        fills = fills_of(system, masked, progress=progress, **options)
         seconds = time.perf_counter() - started
         report[f"{ratio:g}"] = score(masked, fills) | {
             "words_per_second": sum(len(span.split()) for fill in fills for span in fill.spans) / seconds
@@ -51,6 +50,12 @@ def evaluate(
                 "original_perplexity": perplexity(judge, [m.text for m in masked]),
             }
     return report
+
+
+def fills_of(system: Filler, masked: Sequence[Masked], **options: Any) -> list[Fill]:
+    """The system's fills; an oracle is told what is hidden."""
+    told = {"hidden": [m.spans for m in masked]} if getattr(system, "oracle", False) else {}
+    return system.fill([str(m.template) for m in masked], **told, **options)
 
 
 def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:
