@@ -1,8 +1,12 @@
 """Small models and texts that many tests share."""
 
+import io
+import sys
+
 import pytest
 import torch
 
+from blanklm import cli
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 
@@ -23,3 +27,30 @@ def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config)
 @pytest.fixture(scope="session")
 def blm() -> BLM:
     return make_blm()
+
+
+class Stdin(io.TextIOWrapper):
+    def __init__(self, data, terminal):
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
+
+
+@pytest.fixture
+def blanklm(capsys, monkeypatch):
+    """Run a command in this process: (exit code, lines of stdout, stderr)."""
+
+    def run(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["blanklm", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err
+
+    return run

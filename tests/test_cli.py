@@ -1,6 +1,5 @@
 """The command line as people and programs use it: results on standard output, one plain line for each mistake."""
 
-import io
 import json
 import os
 import pty
@@ -10,35 +9,14 @@ import sys
 
 import pytest
 
-from blanklm import cli
+from blanklm import checkpoint
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.fill_in_middle import FillInMiddle
+from blanklm.models.left_to_right import LeftToRight
+from blanklm.models.masked import Masked
+from blanklm.models.predictor import PredictorConfig
+from blanklm.tokenizer import Tokenizer
 from tests.test_api import CANVAS
-
-
-class Stdin(io.TextIOWrapper):
-    def __init__(self, data, terminal):
-        super().__init__(io.BytesIO(data), encoding="utf-8")
-        self.terminal = terminal
-
-    def isatty(self):
-        return self.terminal
-
-
-@pytest.fixture
-def blanklm(capsys, monkeypatch):
-    """Run a command in this process: (exit code, lines of stdout, stderr)."""
-
-    def run(*arguments, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["blanklm", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return run
 
 
 def test_help_answers_in_half_a_second():
@@ -315,6 +293,24 @@ def test_evaluate_infilling(blanklm, tmp_path):
     for bad in (["--ratios", "many"], ["--ratios", "0"], ["--ratios", "120"], ["--file", "none.txt"]):
         code, _, err = blanklm("evaluate", "infilling", "--file", texts, *bad)
         assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: ")
+
+
+def test_a_model_to_compare_with_is_evaluated_alike_and_another_judges(blanklm, tmp_path):
+    lines = ["the food was really good .", "i will never come back here !"]
+    texts, tokenizer = tmp_path / "held-out.txt", Tokenizer.train("word", lines)
+    texts.write_text("\n".join(lines * 2))
+    config = PredictorConfig(len(tokenizer), EncoderConfig(1, 2, 16, 32), max_length=20)
+    for kind in (FillInMiddle, Masked, LeftToRight):
+        checkpoint.save(tmp_path / kind.__name__, kind(config), tokenizer)
+    for name in ("FillInMiddle", "Masked"):
+        command = ["evaluate", "infilling", "--file", texts, "--model", tmp_path / name, "--ratios", "40"]
+        code, out, _ = blanklm(*command, "--json", "--judge", tmp_path / "LeftToRight")
+        (row,) = json.loads(out[0])["ratios"].values()
+        assert code == 0 and row["failure_rate"] == 0 and row["perplexity"] > 1 and row["original_perplexity"] > 1
+        code, _, err = blanklm(*command, "--beam", 2)
+        assert code == 1 and err.startswith("error: ") and "--beam" in err
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--judge", tmp_path / "LeftToRight")
+    assert code == 0 and "perplexity" in out[1] and len(out[2].split()) == 8
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig, _attend_padded, attend
+from blanklm.models.encoder import Encoder, EncoderConfig, Memory, _attend_padded, attend, one_more
 from blanklm.special import PAD
 
 
@@ -85,3 +85,20 @@ def test_positions_beyond_the_table_are_turned_alike(monkeypatch):
     tabulated = encoder(vectors, packing)
     monkeypatch.setattr("blanklm.models.encoder.TABULATED", 5)
     torch.testing.assert_close(encoder(vectors, packing), tabulated)
+
+
+def test_a_memory_makes_reading_on_equal_to_reading_at_once():
+    torch.manual_seed(0)
+    encoder = Encoder(EncoderConfig(2, 2, 16, 32, dropout=0.0), causal=True).eval()
+    sequences = [torch.randn(n, 16) for n in (7, 6, 9)]
+    whole = [encoder(vectors, Packing.of(torch.tensor([len(vectors)]), len(vectors))) for vectors in sequences]
+    memory, known = Memory(encoder, 3, 9), [4, 1, 5]
+    first = torch.cat([vectors[:n] for vectors, n in zip(sequences, known, strict=True)])
+    encoder(first, Packing.of(torch.tensor(known), 5), memory)
+    for step in range(5):
+        rows = [row for row in range(3) if known[row] + step < len(sequences[row])]
+        position = torch.tensor([known[row] + step for row in rows])
+        packing = one_more(torch.tensor(rows), position, 6 + step)
+        vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
+        expected = torch.stack([whole[row][known[row] + step] for row in rows])
+        torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)

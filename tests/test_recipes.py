@@ -4,10 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from blanklm import BlankLM
+from blanklm.baselines import Infiller, LanguageModel
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import english, yelp_words
+from blanklm.recipes import english, english_backbone, english_baselines, yelp_words
+from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 LINES = ["The food was really good, and we liked it.", "I will never come back to this place!", "It was fine."] * 20
@@ -51,3 +54,31 @@ def test_english(corpora, tmp_path, monkeypatch):
     fill = model.fill("I went to ___[1], then (___[2])!")
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0
+
+
+@pytest.mark.parametrize("name", english_baselines.MODELS)
+def test_english_baselines(corpora, tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr(english, "MODEL", TINY)
+    monkeypatch.setattr(english, "VOCABULARY", 300)
+    monkeypatch.setattr(english, "MAX_LENGTH", 64)
+    result = english_baselines.main(tmp_path / "out", name, few(english.TRAINING))
+    assert json.loads((tmp_path / "out" / name / "result.json").read_text()) == result
+    assert f"{name} step 4: loss" in capsys.readouterr().out
+    if name == "lm":
+        judge = LanguageModel.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
+        assert judge.log_prob(["It was fine."])[0] < 0
+        return
+    system = Infiller.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
+    assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
+    (fill,) = system.fill(["I went to ___, then (___)!"], **({"hidden": [["Rome", "home"]]} if system.oracle else {}))
+    assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
+
+
+def test_english_backbone(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(english, "VOCABULARY", 300)
+    result = english_backbone.main(
+        tmp_path / "out", str(publish(tmp_path / "bert", "bert")), few(english_backbone.TRAINING)
+    )
+    assert json.loads((tmp_path / "out" / "backbone" / "result.json").read_text()) == result
+    model = BlankLM.from_pretrained(tmp_path / "out" / "backbone" / "run", device="cpu")
+    assert model.tokenizer.kind == "bpe" and model.model.config.whole_words and model.model.edges.any()

@@ -22,6 +22,7 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
+from blanklm.models.blm import BLM
 from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
@@ -77,6 +78,8 @@ class BlankLM:
         ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere, unless you say otherwise.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
+        if not isinstance(loaded.model, BLM):
+            raise BlankLMError(f"{name_or_path} is no BLM but a model to compare with: load it with blanklm.baselines")
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
@@ -225,7 +228,7 @@ class BlankLM:
 
     def _trajectory(self, request: Request, draft: Draft) -> Trajectory:
         """The draft's trajectory over readable tokens."""
-        blanks = iter(request.template.blanks if self.tokenizer.kind != "bpe" else ())  # BPE lengths are in words
+        blanks = iter(() if self.tokenizer.words_have_parts else request.template.blanks)  # whose lengths are in words
         items = [next(blanks, Blank()) if i == BLANK else self.tokenizer.token_text(i) for i in request.text.ids]
         actions, log_probs = draft.actions()
         readable = [Action(a.blank, self.tokenizer.token_text(a.token), a.left, a.right) for a in actions]

@@ -24,7 +24,12 @@ from blanklm.tokenizer import Tokenizer
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
-MODELS = {"blm": ("blanklm.models.blm", "BLM", "BLMConfig")}  # kind -> where its class and config live
+MODELS = {  # kind -> where its class and config live
+    "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
+    "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
+    "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
+    "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +136,18 @@ def _existing(path: Path) -> Path:
 
 
 def from_json(cls: type, values: dict[str, Any]) -> Any:
-    """A (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError."""
+    """A (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError.
+
+    Where a field may be one of several dataclasses, it is the one that has the fields given.
+    """
     hints = typing.get_type_hints(cls)
-    nested = {
-        name: from_json(hints[name], value) if dataclasses.is_dataclass(hints.get(name)) else value
-        for name, value in values.items()
-    }
+    nested = {}
+    for name, value in values.items():
+        kinds = [
+            kind for kind in typing.get_args(hints.get(name)) or (hints.get(name),) if dataclasses.is_dataclass(kind)
+        ]
+        fitting = [kind for kind in kinds if set(value) <= {field.name for field in dataclasses.fields(kind)}]
+        nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
     return cls(**nested)
 
 

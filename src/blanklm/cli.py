@@ -544,19 +544,26 @@ def train(
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
     ] = None,
-    size: Annotated[Size, typer.Option(help="base is the paper's.")] = Size.small,
-    tokenizer: Annotated[TokenizerKind, typer.Option(help="What a token is.")] = TokenizerKind.word,
+    backbone: Annotated[
+        str | None, typer.Option(help="Start from a pretrained Hugging Face encoder: a folder or a Hub id.")
+    ] = None,
+    size: Annotated[Size | None, typer.Option(help="small by default; base is the paper's.")] = None,
+    tokenizer: Annotated[
+        TokenizerKind | None, typer.Option(help="What a token is: by default a word, or what it is to the backbone.")
+    ] = None,
     vocabulary: Annotated[int, typer.Option(help="Most tokens in the vocabulary.")] = 30_000,
     min_count: Annotated[int, typer.Option(help="Rarer words become unknown.")] = 1,
     lowercase: Annotated[bool, typer.Option(help="Read everything in lower case.")] = False,
-    max_length: Annotated[int, typer.Option(help="Longer texts are cut, in tokens.")] = 512,
+    max_length: Annotated[
+        int | None, typer.Option(help="Longer texts are cut, in tokens; by default at 512, or what the backbone takes.")
+    ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Train on one stream with <eos>, in chunks of that.")
     ] = False,
-    dropout: float = 0.1,
+    dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
-    learning_rate: float = 1e-3,
+    learning_rate: Annotated[float | None, typer.Option(help="By default 0.001, or 0.0002 with a backbone.")] = None,
     warmup: Annotated[
         int | None, typer.Option(help="Steps of rising learning rate; by default a tenth, at most 500.")
     ] = None,
@@ -575,6 +582,7 @@ def train(
     import torch
 
     from blanklm.batching import TokenisedTexts, stream_chunks
+    from blanklm.models.backbone import Pretrained
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
     from blanklm.tokenizer import Tokenizer
@@ -584,7 +592,7 @@ def train(
     config = TrainingConfig(
         steps=steps,
         tokens_per_batch=tokens_per_batch,
-        learning_rate=learning_rate,
+        learning_rate=(2e-4 if backbone else 1e-3) if learning_rate is None else learning_rate,
         warmup=min(500, steps // 10) if warmup is None else warmup,
         weight_decay=weight_decay,
         ema=ema,
@@ -593,15 +601,25 @@ def train(
         patience=patience,
         seed=seed,
     )
-    if max_length < 1 or seed < 0:
+    if (max_length is not None and max_length < 1) or seed < 0:
         raise BlankLMError("--max-length must be at least 1, and --seed 0 or more")
-    encoder = EncoderConfig.of_size(size.value, dropout)
+    if backbone and (size is not None or dropout is not None):
+        raise BlankLMError("--size and --dropout are the backbone's own: leave them out")
+    source = Pretrained.load(backbone) if backbone else None
+    longest = source.config.longest if source else max_length or 512
+    max_length = max_length or min(512, longest)
+    if max_length > longest:
+        raise BlankLMError(f"{backbone} takes at most {longest} tokens: lower --max-length")
+    encoder = EncoderConfig.of_size((size or Size.small).value, 0.1 if dropout is None else dropout)
     train_lines, valid_lines = _training_lines(texts, valid, seed)
     _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
     if resume and (out / "tokenizer.json").exists():
         words = Tokenizer.load(out / "tokenizer.json")
+    elif source and tokenizer is None:
+        words = source.tokenizer()
     else:
-        words = Tokenizer.train(tokenizer.value, train_lines, vocabulary, min_count, lowercase)
+        kind = (tokenizer or TokenizerKind.word).value
+        words = Tokenizer.train(kind, train_lines, vocabulary, min_count, lowercase)
     encoded = [words.encode_many(lines) for lines in (train_lines, valid_lines)]
     if stream:
         encoded = [stream_chunks(part, max_length) for part in encoded]
@@ -610,12 +628,15 @@ def train(
     if cut or empty:
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
     torch.manual_seed(seed)
-    model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
+    if source:
+        model = BLM.on(source, words, max_length=max_length)
+    else:
+        model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    _say(
-        f"{size.value} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens"
-    )
-    progress = run(model, words, *parts, config, out, resume=resume, about={"data": texts.name})
+    name = Path(backbone).name if backbone else (size or Size.small).value
+    _say(f"{name} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens")
+    about = {"data": texts.name} | ({"backbone": name} if backbone else {})
+    progress = run(model, words, *parts, config, out, resume=resume, about=about)
     _say(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
 
 
@@ -654,6 +675,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
     beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
     order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
+    judge: Annotated[
+        str | None, typer.Option(help="The folder of a left-to-right model: also report how fluent it finds the fills.")
+    ] = None,
     as_json: Json = False,
     device: Device = None,
 ) -> None:
@@ -661,11 +685,19 @@ def evaluate(
 
     blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
     """
+    from blanklm.baselines import Infiller, LanguageModel, load_system
     from blanklm.data import read_texts
+    from blanklm.pretrained import DEFAULT
     from blanklm.tasks.infilling import evaluate as evaluate_infilling
 
     shares = _percentages(ratios)
-    language_model = _load(model, device)
+    language_model = load_system(model or DEFAULT, device)
+    options: dict[str, Any] = {"beam": beam, "order": order.value}
+    if isinstance(language_model, Infiller):
+        if beam != 1 or order != Order.confident:
+            raise BlankLMError("a model to compare with has one way to fill: leave out --beam and --order")
+        options = {}
+    fluency = LanguageModel.from_pretrained(judge, device) if judge else None
     texts = [text for text in read_texts(file) if text.strip()]
     longest = language_model.model.config.max_length
     fitting = [
@@ -674,8 +706,7 @@ def evaluate(
     if not fitting:
         raise BlankLMError(f"{file} holds no text that the model can take")
     with _progress(len(shares) * len(fitting), "texts to fill") as advance:
-        options = {"beam": beam, "order": order.value, "progress": advance}
-        rows = evaluate_infilling(language_model, fitting, shares, seed, **options)
+        rows = evaluate_infilling(language_model, fitting, shares, seed, advance, fluency, **options)
     if as_json:
         report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed, "beam": beam}
         print(_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
@@ -684,11 +715,13 @@ def evaluate(
         f"{len(fitting)} texts"
         + (f", {len(texts) - len(fitting)} too long for the model" if len(fitting) < len(texts) else "")
     )
-    print(f"{'hidden':>8} {'no infill':>10} {'BLEU':>7} {'failures':>9} {'length error':>13} {'words/s':>9}")
+    columns = f"{'hidden':>8} {'no infill':>10} {'BLEU':>7} {'failures':>9} {'length error':>13} {'words/s':>9}"
+    print(columns + (f" {'perplexity':>11} {'(original)':>11}" if judge else ""))
     for share, row in rows.items():
         print(
             f"{float(share):>8.0%} {row['no_infill_bleu']:>10.1f} {row['bleu']:>7.1f} {row['failure_rate']:>9.1%} "
             f"{row['length_error']:>13.2f} {row['words_per_second']:>9.0f}"
+            + (f" {row['perplexity']:>11.1f} {row['original_perplexity']:>11.1f}" if judge else "")
         )
 
 

@@ -7,6 +7,7 @@ what the user wrote outside the blanks is kept as text and never passes through 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -30,12 +31,20 @@ def _kind(character: str) -> int:
     return 2 if character.isdigit() else 3
 
 
-KINDS = ("word", "character", "bpe")
-_PRE_TOKENIZER_OF = {"word": "WhitespaceSplit", "character": "Split", "bpe": "ByteLevel"}
+KINDS = ("word", "character", "bpe")  # that can be trained; "wordpiece" comes with a pretrained backbone
+_PRE_TOKENIZER_OF = {
+    "word": "WhitespaceSplit",
+    "character": "Split",
+    "bpe": "ByteLevel",
+    "wordpiece": "BertPreTokenizer",
+}
+_GOES_ON = "##"  # WordPiece: what a token that continues a word begins with
+# WordPiece loses the spaces of a text; these are where English has none.
+_NO_SPACE = re.compile(r" (?=[.,;:!?%)\]}])|(?<=[(\[{$#]) |(?<=\w) (?=['’] \w)|(?<=\w ['’]) (?=\w)")
 
 
 class Tokenizer:
-    """``kind`` is "word" (whitespace-separated, pre-tokenised text), "character" or "bpe" (byte-level)."""
+    """``kind`` is "word" (whitespace-separated, pre-tokenised text), "character", "bpe" (byte-level) or "wordpiece"."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -107,6 +116,11 @@ class Tokenizer:
     def __len__(self) -> int:
         return self.backend.get_vocab_size()
 
+    @property
+    def words_have_parts(self) -> bool:
+        """Whether a word may be several tokens, which are known by ``starts_word``."""
+        return self.kind in ("bpe", "wordpiece")
+
     # --- Texts ----------------------------------------------------------------------------------------------
 
     def encode(self, text: str) -> list[int]:
@@ -121,10 +135,13 @@ class Tokenizer:
         return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids: exact for characters and BPE, words joined by single spaces for words."""
+        """The text of ids: exact for characters and BPE, words joined by single spaces for words and WordPiece."""
         tokens = [self.token(i) for i in ids]
         if self.kind == "bpe":
             return self.backend.decoder.decode(tokens)
+        if self.kind == "wordpiece":
+            joined = " ".join(tokens).replace(f" {_GOES_ON}", "").removeprefix(_GOES_ON)
+            return _NO_SPACE.sub("", joined)
         return ("" if self.kind == "character" else " ").join(tokens)
 
     def token(self, i: int) -> str:
@@ -138,7 +155,7 @@ class Tokenizer:
         """The words (or characters) of a text that the vocabulary does not hold, each once, in order."""
         if self.kind == "bpe":
             return []
-        parts = text.split() if self.kind == "word" else list(text)
+        parts = list(text) if self.kind == "character" else text.split()
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part)]
 
     # --- Templates ------------------------------------------------------------------------------------------
@@ -147,9 +164,14 @@ class Tokenizer:
         """The canvas of ids, and for each blank whether its fill carries the space the user wrote before it.
 
         BPE tokens carry the space before a word. So the space before a blank goes to the fill, where the model
-        expects it, and comes off again when the span is put back after the user's own space.
+        expects it, and comes off again when the span is put back after the user's own space. WordPiece tokens are
+        taken to carry one unless they continue a word.
         """
         pieces = list(template.pieces)
+        if self.kind == "wordpiece":
+            first, *rest = self.encode_many(pieces)
+            starts = [not piece[-1:].isalnum() for piece in pieces[:-1]]
+            return list(chain(first, *([BLANK, *ids] for ids in rest))), starts
         spaces = [self.kind == "bpe" and piece.endswith(" ") for piece in pieces[:-1]]
         pieces[:-1] = [piece[:-1] if space else piece for piece, space in zip(pieces[:-1], spaces, strict=True)]
         first, *rest = self.encode_many(pieces)
@@ -161,8 +183,8 @@ class Tokenizer:
         return text.removeprefix(" ") if carries_space else text
 
     def render(self, template: Template, spans: Sequence[str]) -> str:
-        """The finished text. Two word-level blanks that touch get a space between their words."""
-        if self.kind == "word":
+        """The finished text. Two blanks that touch get a space between their words where tokens carry none."""
+        if self.kind in ("word", "wordpiece"):
             touching = [k > 0 and template.pieces[k] == "" for k in range(len(spans))]
             spans = [" " + span if touches else span for span, touches in zip(spans, touching, strict=True)]
         return template.render(spans)
@@ -172,9 +194,12 @@ class Tokenizer:
     @cached_property
     def starts_word(self) -> np.ndarray:
         """[V] whether a token begins a new word (or is one character, the unit of a character model)."""
-        if self.kind != "bpe":
+        if not self.words_have_parts:
             return np.ones(len(self), dtype=bool)
-        return np.array([self.token(i).startswith("Ġ") for i in range(len(self))])
+        tokens = [self.token(i) for i in range(len(self))]
+        if self.kind == "wordpiece":
+            return np.array([not token.startswith(_GOES_ON) for token in tokens])
+        return np.array([token.startswith("Ġ") for token in tokens])
 
     @cached_property
     def edges(self) -> np.ndarray:
@@ -184,14 +209,17 @@ class Tokenizer:
         with: "hotel" and "," are two units, though no space stands between them.
         """
         texts = [self.token_text(i) for i in range(len(self))]
-        return np.array([[_kind(text[:1]), _kind(text[-1:])] for text in texts])
+        edges = np.array([[_kind(text[:1]), _kind(text[-1:])] for text in texts])
+        if self.kind == "wordpiece":
+            edges[self.starts_word, 0] = 0
+        return edges
 
     @cached_property
     def never_written(self) -> np.ndarray:
-        """[V] special tokens, and BPE tokens that are white space, control or a broken part of a character."""
+        """[V] special tokens, and part-of-word tokens that are white space, control or a broken part of a character."""
         never = np.zeros(len(self), dtype=bool)
         never[: len(SPECIAL_TOKENS)] = True
-        if self.kind == "bpe":
+        if self.words_have_parts:
             texts = [self.token_text(i) for i in range(len(self))]
             never |= np.array([not text.strip() or "�" in text or not text.isprintable() for text in texts])
         return never

@@ -114,7 +114,7 @@ def _compile(blank: Blank, constraint: Constraint, space: bool, tokenizer: Token
     most = min(blank.max or math.inf, constraint.max or math.inf)
     if least > most:
         raise ConstraintError(f"the minimum length {least} is greater than the maximum {most}")
-    bpe = tokenizer.kind == "bpe"
+    bpe = tokenizer.words_have_parts
     required = tuple(_phrase(words, tokenizer) for words in constraint.require)
     units = sum(phrase.units for phrase in required)
     if units > most:
@@ -176,7 +176,7 @@ def _compile_whole_words(constraint: Constraint, rule: Rule, tokenizer: Tokenize
 
 
 def _phrase(words: str, tokenizer: Tokenizer) -> Phrase:
-    if tokenizer.kind == "bpe":
+    if tokenizer.words_have_parts:
         return Phrase(tuple(tokenizer.encode(" " + words)), len(words.split()), tuple(tokenizer.encode(words)))
     tokens = tuple(tokenizer.encode(words))
     if UNK in tokens:

@@ -95,7 +95,7 @@ class _Drafts:
     def __init__(self, texts: Sequence[Text], policy: Policy) -> None:
         self.policy, self.texts, device = policy, texts, policy.device
         constraints = texts[0].constraints
-        self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.kind == "bpe"
+        self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
         self.starts_word, self.never_written, self.sides = _tables(constraints.tokenizer, device)
         begun = [text.begin() for text in texts]
         self.items, self.lengths = (part.to(device) for part in pad([draft.items for draft in begun]))  # [N, L], [N]

@@ -134,7 +134,7 @@ class _Beam:
     def _distinct(self) -> list[Draft]:
         """One draft for each tuple of spans: BPE may spell the same words with different tokens."""
         tokenizer = self.text.constraints.tokenizer
-        if tokenizer.kind != "bpe":
+        if not tokenizer.words_have_parts:
             return self.finished
         spelt: dict[tuple[str, ...], Draft] = {}
         for draft in self.finished:
@@ -208,7 +208,7 @@ class View:
         tokenizer = group[0][0].constraints.tokenizer
         self.log_p_word = scores.log_p_word  # [K, V]; what may not be written is set to -inf
         self.starts_word, never_written = _vocabulary_masks(tokenizer, self.log_p_word.device)  # [V] each
-        self.words_have_parts = tokenizer.kind == "bpe"
+        self.words_have_parts = tokenizer.words_have_parts
         plain: list[int] = []  # rows on which anything may be written that is ever written
         self.slots: dict[int, Slot] = {}  # by row of the scores
         self.owner: dict[int, int] = {}  # row -> index in the group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +24,10 @@ from blanklm.conceal import (
     words_of,
 )
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import Encoder, EncoderConfig
+from blanklm.models.backbone import BackboneConfig, Pretrained
+from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
+from blanklm.tokenizer import Tokenizer
 
 WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
 
@@ -32,7 +35,7 @@ WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
 @dataclass(frozen=True)
 class BLMConfig:
     vocabulary: int
-    encoder: EncoderConfig
+    encoder: EncoderConfig | BackboneConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
@@ -40,6 +43,8 @@ class BLMConfig:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
+        if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
+            raise BlankLMError(f"the backbone takes at most {self.encoder.longest} tokens, not {self.max_length}")
 
 
 class BLM(nn.Module):
@@ -48,7 +53,7 @@ class BLM(nn.Module):
         self.config = config
         width = config.encoder.width
         self.embedding = nn.Embedding(config.vocabulary, width)
-        self.encoder = Encoder(config.encoder)
+        self.encoder = config.encoder.build()
         self.choose = nn.Linear(width, 1, bias=False)  # u
         self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))  # W is the embedding (tied)
         # The MLP's first layer on [z; v_w], split: W [z; v] = W_z z + W_v v, so that each part is computed
@@ -62,7 +67,16 @@ class BLM(nn.Module):
         # What each token begins and ends with (Tokenizer.edges), by which whole words are known.
         edges = torch.zeros(config.vocabulary, 2, dtype=torch.int8)
         self.register_buffer("edges", edges, persistent=config.whole_words)
-        self.apply(_initialise)
+        self.apply(initialise)
+
+    @classmethod
+    def on(cls, backbone: Pretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
+        """A BLM that starts from pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
+        settings = {"max_length": min(512, backbone.config.longest)} | settings
+        model = cls(BLMConfig(len(tokenizer), backbone.config, **settings))
+        backbone.initialise(model, tokenizer)
+        model.edges.copy_(torch.from_numpy(tokenizer.edges))
+        return model
 
     @property
     def device(self) -> torch.device:
@@ -203,10 +217,3 @@ class BLMScores:
 
 def _log_sum(z: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:
     return (F.linear(z, vectors).float() + bias).logsumexp(1)  # [Q]
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -29,6 +29,9 @@ class EncoderConfig:
         if not 0 <= self.dropout < 1:
             raise BlankLMError(f"dropout must be 0 or more and below 1, not {self.dropout}")
 
+    def build(self, causal: bool = False) -> Encoder:
+        return Encoder(self, causal)
+
     @classmethod
     def of_size(cls, size: str, dropout: float = 0.1) -> EncoderConfig:
         """``base`` is the paper's transformer_base; ``small`` and ``tiny`` are for a laptop."""
@@ -64,8 +67,8 @@ class Encoder(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
         self.head_width = config.width // config.heads
 
-    def forward(self, vectors: Tensor, packing: Packing) -> Tensor:
-        """Packed ``vectors`` [T, d] -> z [T, d]."""
+    def forward(self, vectors: Tensor, packing: Packing, memory: Memory | None = None) -> Tensor:
+        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``memory``, they may go on with sequences read before."""
         if packing.longest <= TABULATED:
             rotary = self.cos[packing.position], self.sin[packing.position]
         else:
@@ -73,8 +76,8 @@ class Encoder(nn.Module):
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
-        for layer in self.layers:
-            z = layer(z, rotary, packing)
+        for number, layer in enumerate(self.layers):
+            z = layer(z, rotary, packing, memory and memory.layers[number])
         return self.norm(z)
 
 
@@ -90,14 +93,55 @@ class EncoderLayer(nn.Module):
         self.feedforward_out = nn.Linear(config.feedforward, config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
+    def forward(
+        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerMemory | None = None
+    ) -> Tensor:
         total, width = z.shape
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
         q, k = rotate(qkv[:, :2], rotary).unbind(1)  # each [T, H, d/H]
-        attended = attend(q, k, qkv[:, 2], packing, self.causal)  # [T, H, d/H]
+        if memory is None:
+            attended = attend(q, k, qkv[:, 2], packing, self.causal)  # [T, H, d/H]
+        else:
+            attended = memory.attend(q, k, qkv[:, 2], packing)
         z = z + self.dropout(self.attention_out(attended.reshape(total, width)))
         inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
+
+
+class Memory:
+    """What a causal encoder has read of some sequences, so that one symbol more costs the work of one symbol.
+
+    A first pass over the sequences, end to end, fills it; then each pass takes one symbol more of some (``one_more``).
+    """
+
+    def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
+        self.layers = [LayerMemory(layer, sequences, longest) for layer in encoder.layers]
+
+
+def one_more(sequence: Tensor, position: Tensor, longest: int) -> Packing:
+    """The packing of one symbol of each ``sequence`` [R] of a memory, at ``position`` [R], at most ``longest`` - 1."""
+    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
+    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
+
+
+class LayerMemory:
+    def __init__(self, layer: EncoderLayer, sequences: int, longest: int) -> None:
+        weight = layer.attention_out.weight
+        shape = sequences, longest, layer.heads, weight.shape[0] // layer.heads  # [B, S, H, d/H]
+        self.keys, self.values = weight.new_zeros(shape), weight.new_zeros(shape)
+        self.empty = True
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        place = packing.sequence, packing.position
+        self.keys[place], self.values[place] = k.to(self.keys.dtype), v.to(self.values.dtype)
+        if self.empty:
+            self.empty = False
+            return attend(q, k, v, packing, causal=True)
+        k, v = (part[packing.sequence, : packing.longest].transpose(1, 2) for part in (self.keys, self.values))
+        known = torch.arange(k.shape[2], device=q.device) <= packing.position[:, None]  # [R, S]
+        mask = known[:, None, None]  # [R, 1, 1, S]
+        q, k, v = q[:, :, None], k.to(q.dtype), v.to(q.dtype)  # [R, H, 1, d/H], [R, H, S, d/H] twice
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(2)  # [R, H, d/H]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
@@ -157,3 +201,11 @@ def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = (part.to(x.dtype) for part in rotary)
     first, second = x.chunk(2, dim=-1)  # each [T, ., H, d/H / 2]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def initialise(module: nn.Module) -> None:
+    """How every model's matrices begin: small and random."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

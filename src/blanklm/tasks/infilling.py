@@ -1,6 +1,7 @@
 """Text infilling (Section 4.1): hide a share of the words, fill, and compare with the original.
 
-Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated alike.
+Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated alike. One that declares itself an
+``oracle`` is also told what each blank hides, ``fill(texts, hidden=spans)``: a mark to compare with, not a rival.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from blanklm.canvas import Fill
 from blanklm.data import Masked, mask_corpus, no_infill
 from blanklm.metrics import corpus_bleu
+from blanklm.tasks.fluency import Judge, perplexity
 
 Progress = Callable[[int], None]  # called with the number of texts just filled
 
@@ -26,19 +28,34 @@ def evaluate(
     ratios: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5),
     seed: int = 0,
     progress: Progress | None = None,
+    judge: Judge | None = None,
     **options: Any,
 ) -> dict[str, dict[str, float]]:
-    """For each mask ratio: BLEU of the fills and of no infill, failures, length error per blank, words per second."""
+    """For each mask ratio: BLEU of the fills and of no infill, failures, length error per blank, words per second.
+
+    With a ``judge``, also the perplexity of the filled texts and of the originals (see tasks/fluency.py).
+    """
     report = {}
     for ratio in ratios:
         masked = [m for m in mask_corpus(texts, ratio, seed) if m.spans]
         started = time.perf_counter()
-        fills = system.fill([str(m.template) for m in masked], progress=progress, **options)
+        fills = fills_of(system, masked, progress=progress, **options)
         seconds = time.perf_counter() - started
         report[f"{ratio:g}"] = score(masked, fills) | {
             "words_per_second": sum(len(span.split()) for fill in fills for span in fill.spans) / seconds
         }
+        if judge is not None:
+            report[f"{ratio:g}"] |= {
+                "perplexity": perplexity(judge, [fill.text for fill in fills]),
+                "original_perplexity": perplexity(judge, [m.text for m in masked]),
+            }
     return report
+
+
+def fills_of(system: Filler, masked: Sequence[Masked], **options: Any) -> list[Fill]:
+    """The system's fills; an oracle is told what is hidden."""
+    told = {"hidden": [m.spans for m in masked]} if getattr(system, "oracle", False) else {}
+    return system.fill([str(m.template) for m in masked], **told, **options)
 
 
 def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:

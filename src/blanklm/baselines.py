@@ -1,0 +1,119 @@
+"""The models that the BLM is compared with, each with its tokenizer: text in, text or numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM
+from blanklm.canvas import Blank, Fill, Template
+from blanklm.errors import BlankLMError
+from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled
+from blanklm.tokenizer import Tokenizer
+
+INFILLERS = ("fill-in-middle", "masked")  # kinds of checkpoint
+TEXTS_AT_ONCE = 64  # texts filled together
+
+
+class Baseline:
+    does: str  # what its model must be able to do
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: str | None = None) -> Self:
+        loaded = checkpoint.load(pretrained.locate(folder))
+        if not hasattr(loaded.model, cls.does):
+            raise BlankLMError(f"the model in {folder} is of another kind: it has no {cls.does}()")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(loaded.model.to(device), loaded.tokenizer)
+
+
+class LanguageModel(Baseline):
+    """A left-to-right model that judges whole texts."""
+
+    does = "log_prob"
+
+    def log_prob(self, texts: Sequence[str]) -> list[float]:
+        """log p of each text, its end included."""
+        return self.model.log_prob(self.tokenizer.encode_many(texts))
+
+
+class Infiller(Baseline):
+    """A fill-in-the-middle model, or a masked one, which must be told what is ``hidden``: it uses its length alone."""
+
+    does = "write"
+
+    @property
+    def oracle(self) -> bool:
+        return getattr(self.model, "oracle", False)
+
+    def fill(
+        self,
+        texts: Sequence[str],
+        hidden: Sequence[Sequence[str]] | None = None,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> list[Fill]:
+        """One fill of each canvas text; ``progress`` is called with the number of texts just done."""
+        if self.oracle != (hidden is not None):
+            wants = "must be told what was hidden" if self.oracle else "is not told what was hidden"
+            raise BlankLMError(f"this model {wants}")
+        templates = [Template.parse(text) for text in texts]
+        canvases = [self._unfilled(t, None if hidden is None else hidden[i]) for i, t in enumerate(templates)]
+        bans = not_writable(self.tokenizer).to(self.model.device)
+        by_length = sorted(range(len(texts)), key=lambda i: len(canvases[i].ids))
+        fills: list[Any] = [None] * len(texts)
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            members = by_length[start : start + TEXTS_AT_ONCE]
+            written = self.model.write([canvases[i] for i in members], bans, **options)
+            for i, found in zip(members, written, strict=True):
+                spans = [
+                    self.tokenizer.span_text(ids, space)
+                    for ids, space in zip(found.spans, canvases[i].spaces, strict=True)
+                ]
+                fills[i] = Fill(self.tokenizer.render(templates[i], spans), tuple(spans), found.log_prob)
+            if progress:
+                progress(len(members))
+        return fills
+
+    def _unfilled(self, template: Template, hidden: Sequence[str] | None) -> Unfilled:
+        if not template.blanks:
+            raise BlankLMError("there is no blank in the text: write ___ where words are missing")
+        if any(blank != Blank() for blank in template.blanks):
+            raise BlankLMError("this model fills blanks of unknown length only: write ___")
+        ids, spaces = self.tokenizer.encode_template(template)
+        lengths = None
+        if hidden is not None:
+            spelt = [" " * space + span for span, space in zip(hidden, spaces, strict=True)]
+            lengths = [len(tokens) for tokens in self.tokenizer.encode_many(spelt)]
+        total = len(ids) if lengths is None else len(ids) + sum(lengths) - len(lengths)
+        if total > self.model.config.max_length:
+            raise BlankLMError(
+                f"the text takes {total:,} tokens, and this model at most {self.model.config.max_length:,}"
+            )
+        return Unfilled(ids, spaces, lengths)
+
+
+def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM | Infiller:
+    """Whatever fills blanks: a BLM, or a model to compare with."""
+    folder = pretrained.locate(model)
+    kind = Infiller if checkpoint.read_config(folder)["kind"] in INFILLERS else BlankLM
+    return kind.from_pretrained(folder, device)
+
+
+def not_writable(tokenizer: Tokenizer) -> Tensor:
+    """[3, V] of 0 and -inf: what the models' ``write`` must not write (models/predictor.py says where)."""
+    never = torch.from_numpy(tokenizer.never_written)
+    banned = never.repeat(3, 1)  # [3, V]
+    if tokenizer.words_have_parts:
+        starts_word = torch.from_numpy(tokenizer.starts_word)
+        banned[FIRST] |= starts_word
+        banned[FIRST_WITH_SPACE] |= ~starts_word
+    return torch.zeros(banned.shape).masked_fill(banned, -torch.inf)

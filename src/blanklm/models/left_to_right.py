@@ -1,0 +1,46 @@
+"""A left-to-right language model: log p(x) = sum over i of log p(x_i | x_1 ... x_{i-1}), <eos> being the last x_i.
+
+It judges how fluent filled texts are (tasks/fluency.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from blanklm.batching import Batch, pad, split_by_budget
+from blanklm.models.predictor import Asked, Predictor, PredictorConfig, continuation
+from blanklm.special import EOS
+
+__all__ = ["LeftToRight", "PredictorConfig"]
+
+
+class LeftToRight(Predictor):
+    def __init__(self, config: PredictorConfig) -> None:
+        super().__init__(config, causal=True)
+
+    def prepare(self, batch: Batch) -> Asked:
+        return between_ends(batch.tokens, batch.lengths)
+
+    @torch.inference_mode()
+    def log_prob(self, texts: Sequence[Sequence[int]], tokens_per_batch: int = 8192) -> list[float]:
+        """log p of each text, its end included."""
+        lengths = np.array([len(text) for text in texts])
+        by_length = np.argsort(lengths, kind="stable")
+        log_probs = np.zeros(len(texts))
+        for group in split_by_budget(lengths[by_length] + 1, tokens_per_batch):
+            members = by_length[group]
+            tokens, sizes = (part.to(self.device) for part in pad([texts[i] for i in members]))
+            log_probs[members] = -self.loss(between_ends(tokens, sizes)).double().cpu().numpy()
+        return log_probs.tolist()
+
+
+def between_ends(tokens: Tensor, lengths: Tensor) -> Asked:
+    """Ask for the texts ``tokens`` [B, L] and the <eos> that ends each; an <eos> also stands before the first token."""
+    sequence = F.pad(tokens, (1, 1), value=EOS)  # [B, L + 2]
+    sequence.scatter_(1, lengths[:, None] + 1, EOS)
+    return continuation(sequence, lengths + 2, torch.ones_like(lengths))
