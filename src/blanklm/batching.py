@@ -56,6 +56,15 @@ class TokenisedTexts:
         self.flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
         self.starts = np.concatenate(([0], self.lengths.cumsum()))
 
+    @classmethod
+    def joined(cls, parts: Sequence[TokenisedTexts]) -> TokenisedTexts:
+        """The texts of all the parts."""
+        whole = cls(())
+        whole.cut, whole.empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
+        whole.lengths, whole.flat = (np.concatenate([getattr(p, name) for p in parts]) for name in ("lengths", "flat"))
+        whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
+        return whole
+
     def __len__(self) -> int:
         return len(self.lengths)
 
@@ -101,16 +110,19 @@ class Draw:
         return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds), for_gpu)
 
 
-def training_epoch(texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int) -> list[Draw]:
+def training_epoch(
+    texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int, skew: float = 1.0
+) -> list[Draw]:
     """All batches of an epoch: every text once, shuffled, in batches of at most ``tokens_per_batch`` padded tokens.
 
     t is stratified over the shuffled texts: their fractions are successive multiples of the golden ratio plus an
     offset of the epoch. Each text's t stays uniform (the loss is unbiased) and depends on nothing else in its batch.
+    Raised to the power ``skew``, they favour canvases that show more (below 1) or less (above 1).
     """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(texts))
     fractions = np.empty(len(texts))
-    fractions[order] = (rng.random() + GOLDEN * np.arange(len(texts))) % 1.0
+    fractions[order] = ((rng.random() + GOLDEN * np.arange(len(texts))) % 1.0) ** skew
     seeds = rng.integers(np.iinfo(np.int64).max) // 2 + np.arange(len(texts))
 
     average = max(1.0, texts.tokens / max(1, len(texts)))

@@ -48,6 +48,7 @@ class TrainingConfig:
     warmup: int = 500  # steps of linear rise; then a cosine falls to nothing at the last step
     weight_decay: float = 0.01
     clip: float = 1.0  # largest gradient norm
+    skew: float = 1.0  # the shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it
     ema: float = 0.0  # decay of the averaged weights that are evaluated and kept; 0 keeps the last ones
     evaluate_every: int = 500
     save_every: int = 500
@@ -62,7 +63,7 @@ class TrainingConfig:
         for name in ("warmup", "weight_decay", "patience"):
             if not getattr(self, name) >= 0:
                 raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        for name in ("learning_rate", "clip"):
+        for name in ("learning_rate", "clip", "skew"):
             if not 0 < getattr(self, name) < math.inf:
                 raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
         if not 0 <= self.ema < 1:
@@ -267,7 +268,8 @@ class Run:
         """The batches from here to the last step, each with where the run stands after it."""
         epoch, batch, step = self.progress.epoch, self.progress.batch, self.progress.step
         while step < self.config.steps:
-            draws = training_epoch(self.texts, self.config.tokens_per_batch, self.config.seed, epoch)
+            config = self.config
+            draws = training_epoch(self.texts, config.tokens_per_batch, config.seed, epoch, config.skew)
             for draw in draws[batch : batch + self.config.steps - step]:
                 batch, step = batch + 1, step + 1
                 tokens = int(self.texts.lengths[draw.indices].sum())
@@ -297,8 +299,8 @@ class Run:
         for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
             part = draw.part(accelerator.process_index, accelerator.num_processes)
             if len(part.indices):
-                batch = model.prepare(part.collate(self.validation).to(accelerator.device))
-                total += model.loss(batch).sum()
+                batch = part.collate(self.validation, self.preparation.on_gpu).to(accelerator.device)
+                total += model.loss(model.prepare(batch)).sum()
         bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
         self.model.train()
         if not math.isfinite(bound):

@@ -41,7 +41,7 @@ class FillInMiddle(Predictor):
 
     def prepare(self, batch: Batch) -> Asked:
         hidden = draw_hidden(batch, self.starts_word)  # [B, L]
-        return canvas_then_spans(batch.tokens, conceal(batch.tokens, batch.lengths, ~hidden))
+        return canvas_then_spans(batch.tokens, conceal(batch.tokens, batch.lengths, ~hidden), batch.for_gpu)
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor) -> list[Written]:
@@ -102,7 +102,7 @@ def _split(tokens: list[int], spans: int) -> list[list[int]]:
     return found
 
 
-def canvas_then_spans(tokens: Tensor, concealed: Concealed) -> Asked:
+def canvas_then_spans(tokens: Tensor, concealed: Concealed, on_gpu: bool = False) -> Asked:
     """The canvas, <eos>, and each hidden run of ``tokens`` [B, L] with an <eos> after it; all after the first asked."""
     batch, width = tokens.shape
     hidden, symbols = concealed.hidden, concealed.lengths  # [B, L], [B]
@@ -114,4 +114,4 @@ def canvas_then_spans(tokens: Tensor, concealed: Concealed) -> Asked:
     sequence[:, :width] = torch.where(column < symbols[:, None], concealed.canvas, EOS)
     sequence.scatter_(1, torch.where(hidden, place, 2 * width + 2), tokens)
     lengths = symbols + 1 + hidden.sum(1) + run[:, -1] + 1  # [B] with an <eos> for the canvas and one for each run
-    return continuation(sequence[:, :-1], lengths, symbols + 1)
+    return continuation(sequence[:, :-1], lengths, symbols + 1, on_gpu)

@@ -24,7 +24,7 @@ class LeftToRight(Predictor):
         super().__init__(config, causal=True)
 
     def prepare(self, batch: Batch) -> Asked:
-        return between_ends(batch.tokens, batch.lengths)
+        return between_ends(batch.tokens, batch.lengths, batch.for_gpu)
 
     @torch.inference_mode()
     def log_prob(self, texts: Sequence[Sequence[int]], tokens_per_batch: int = 8192) -> list[float]:
@@ -39,8 +39,8 @@ class LeftToRight(Predictor):
         return log_probs.tolist()
 
 
-def between_ends(tokens: Tensor, lengths: Tensor) -> Asked:
+def between_ends(tokens: Tensor, lengths: Tensor, on_gpu: bool = False) -> Asked:
     """Ask for the texts ``tokens`` [B, L] and the <eos> that ends each; an <eos> also stands before the first token."""
     sequence = F.pad(tokens, (1, 1), value=EOS)  # [B, L + 2]
     sequence.scatter_(1, lengths[:, None] + 1, EOS)
-    return continuation(sequence, lengths + 2, torch.ones_like(lengths))
+    return continuation(sequence, lengths + 2, torch.ones_like(lengths), on_gpu)

@@ -43,7 +43,7 @@ class Masked(Predictor):
 
     def prepare(self, batch: Batch) -> Asked:
         hidden = draw_hidden(batch, self.starts_word)  # [B, L]
-        return ask(torch.where(hidden, BLANK, batch.tokens), batch.lengths, hidden, batch.tokens)
+        return ask(torch.where(hidden, BLANK, batch.tokens), batch.lengths, hidden, batch.tokens, batch.for_gpu)
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor, order: str = "confident") -> list[Written]:

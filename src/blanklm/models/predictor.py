@@ -97,15 +97,15 @@ class Written:
 FIRST, FIRST_WITH_SPACE, LATER = range(3)
 
 
-def continuation(sequence: Tensor, lengths: Tensor, known: Tensor) -> Asked:
+def continuation(sequence: Tensor, lengths: Tensor, known: Tensor, on_gpu: bool = False) -> Asked:
     """Ask for the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
     place = torch.arange(sequence.shape[1] - 1, device=sequence.device)  # [S - 1]
     predicts = (place < lengths[:, None] - 1) & (place >= known[:, None] - 1)  # [B, S - 1] all but the last symbol
-    return ask(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:])
+    return ask(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:], on_gpu)
 
 
-def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor) -> Asked:
+def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gpu: bool = False) -> Asked:
     """Ask, at the places ``where`` [B, S] of each ``sequence`` [B, S] of ``lengths`` [B], for the ``words`` [B, S]."""
-    packing = Packing.best_for(lengths, int(lengths.max()))
+    packing = Packing.best_for(lengths, int(lengths.max()), on_gpu)
     at = packing.places(where)  # [A]
     return Asked(packing.lay(sequence), packing, at, words[where], packing.sequence[at])

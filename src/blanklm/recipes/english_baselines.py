@@ -19,8 +19,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from blanklm.batching import TokenisedTexts
-from blanklm.data import read_corpus
 from blanklm.models.fill_in_middle import FillInMiddle
 from blanklm.models.left_to_right import LeftToRight
 from blanklm.models.masked import Masked
@@ -44,16 +42,15 @@ def build(name: str, tokenizer: Tokenizer) -> Predictor:
 def train_on_english(out: Path, name: str, make: Callable[[Tokenizer], nn.Module], training: TrainingConfig) -> dict:
     """Train what ``make`` makes of the English tokenizer; a line of progress now and then, the result in the end."""
     (out / name).mkdir(parents=True, exist_ok=True)
-    texts = [line for part in english.PARTS for line in read_corpus("english", part)]
-    tokenizer = english.tokenizer_of(texts, out / "tokenizer.json")
+    tokenizer = english.tokenizer_at(out / "tokenizer.json")
     torch.manual_seed(training.seed)
     model = make(tokenizer)
-    tokenised, held_out = (
-        TokenisedTexts(tokenizer.encode_many(t), model.config.max_length)
-        for t in (texts, list(read_corpus("english", "valid")))
+    texts, held_out = (
+        english.tokenised(out / "tokenizer.json", parts, model.config.max_length)
+        for parts in (english.PARTS, ("valid",))
     )
-    print(f"{len(tokenised):,} texts, {tokenised.tokens:,} tokens", flush=True)
-    run = Run(model, tokenizer, tokenised, held_out, training, out / name / "run", {"name": f"english-{name}"})
+    print(f"{len(texts):,} texts, {texts.tokens:,} tokens", flush=True)
+    run = Run(model, tokenizer, texts, held_out, training, out / name / "run", {"name": f"english-{name}"})
     run.begin()
     progress, started = run.progress, time.perf_counter()
 
