@@ -26,12 +26,12 @@ LIKELY_TO_STOP = make_blm(vocabulary=len(WORDS), seed=3, spread=12.0)
 LIKELY_TO_STOP.sides_out.bias.data += torch.tensor([1.5, 0, 0, 0])
 
 
-def text_of(canvas, constraints=None, tokenizer=WORDS, max_length=40):
+def text_of(canvas, constraints=None, tokenizer=WORDS, max_length=40, longest_span=None):
     template = Template.parse(canvas)
     ids, spaces = tokenizer.encode_template(template)
     constraints = constraints or [Constraint()] * len(template.blanks)
     rules = compile_rules(template, constraints, spaces, tokenizer)
-    return Text(tuple(ids), Constraints(rules, max_length, tokenizer))
+    return Text(tuple(ids), Constraints(rules, max_length, tokenizer, longest_span))
 
 
 def spans_of(draft, text):

@@ -72,6 +72,21 @@ def test_the_longest_text_is_kept_to(max_length):
     assert parallel[0].finished and len(parallel[0].items) <= max_length
 
 
+@pytest.mark.parametrize("tokenizer", [LETTERS, BPE], ids=["words", "bpe"])
+def test_a_blank_of_any_length_ends_where_the_longest_span_does(tokenizer):
+    model = model_of(tokenizer, stops=-3.0)  # would write for ever
+    texts = [text_of(canvas, tokenizer=tokenizer, max_length=99, longest_span=7) for canvas in ("a ___ b", "___ a ___")]
+    if tokenizer is LETTERS:
+        texts.append(text_of("a ___ b ___[9] ___[8-] a", tokenizer=tokenizer, max_length=99, longest_span=7))
+    quick = fill_greedily(model, texts)
+    assert_same(quick, [ranked[0] for ranked in search_beams(model, texts, 1, 1, "confident")])
+    assert [len(span) for span in quick[0].spans(1)] == [7] and [len(span) for span in quick[1].spans(2)] == [7, 7]
+    if tokenizer is LETTERS:
+        assert [len(span) for span in quick[2].spans(3)][:2] == [7, 9] and len(quick[2].items) == 99
+    parallel = fill_in_parallel(model, texts[:2])
+    assert_same(parallel, act_one_by_one(model, texts[:2]))
+
+
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3, 1.0])
 @pytest.mark.parametrize("tokenizer", [LETTERS, BPE], ids=["words", "bpe"])
 def test_many_blanks_at_once_are_filled_as_one_by_one(tokenizer, threshold):

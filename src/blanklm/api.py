@@ -27,6 +27,8 @@ from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
+# Tokens in a blank of no given length, where there is text around it: the most probable words may repeat for ever.
+LONGEST_SPAN = 64
 SCORE_METHODS = ("exact", "monte-carlo", "bound")
 
 ConstraintLike = Constraint | Mapping[str, Any]
@@ -126,7 +128,8 @@ class BlankLM:
             )
         each = per_blank(constraints, len(template.blanks))
         rules = compile_rules(template, each, spaces, self.tokenizer)
-        prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer))
+        given = any(i != BLANK for i in ids)
+        prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer, LONGEST_SPAN if given else None))
         prepared.constraints.check_room(prepared.begin())
         unknown = [word for piece in template.pieces for word in self.tokenizer.unknown_words(piece)]
         return Request(template, tuple(spaces), prepared, tuple(dict.fromkeys(unknown)))

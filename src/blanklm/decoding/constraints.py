@@ -269,8 +269,11 @@ class Account:
 class Constraints:
     """The rules of one text, applied to its drafts."""
 
-    def __init__(self, rules: Sequence[Rule], max_length: int, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], max_length: int, tokenizer: Tokenizer, longest_span: int | None = None
+    ) -> None:
         self.rules, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
+        self.longest_span = longest_span or max_length  # tokens and blanks in a blank of no given length
         self._checks_words = any(rule.banned or rule.only for rule in self.rules)
         self._last_accounts: tuple[Draft, dict[int, Account]] | None = None
         self._last_growth: dict[int, int] = {}
@@ -313,6 +316,8 @@ class Constraints:
         origin = draft.origins[position]
         rule = self.rules[origin]
         room = self._room_beside(draft, origin)
+        if not rule.counts:
+            room = min(room, max(0, self.longest_span - draft.origins.count(origin)))
         sides = np.broadcast_to(LEFT.astype(int) + RIGHT <= room, (2, 4)).copy()
         leads = self._leads(draft, position)
         if leads:  # the first token of the span carries the user's space, or does not, as the user wrote it

@@ -95,6 +95,8 @@ class _Drafts:
     def __init__(self, texts: Sequence[Text], policy: Policy) -> None:
         self.policy, self.texts, device = policy, texts, policy.device
         constraints = texts[0].constraints
+        longest_spans = [text.constraints.longest_span for text in texts]
+        self.longest_span = torch.tensor(longest_spans, device=device)[:, None]  # [N, 1]
         self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
         self.starts_word, self.never_written, self.sides = _tables(constraints.tokenizer, device)
         begun = [text.begin() for text in texts]
@@ -152,10 +154,12 @@ class _Drafts:
         acts = actions.log_prob >= log_threshold  # [K]
         acts[self._best_of_each_draft(actions.log_prob)] = True
         grows = self.sides[:, actions.side].sum(0) * acts  # [K] by how many symbols
-        room = self.max_length - self.lengths - torch.zeros_like(self.lengths).index_add_(0, self.draft, grows)  # [N]
+        by_span = torch.zeros_like(self.least).index_put_((self.draft, self.origin), grows, accumulate=True)  # [N, O]
+        too_long = (by_span > 0) & (self._tally(self.items != PAD) + by_span > self.longest_span)  # [N, O]
+        no_room = too_long.any(1) | (self.lengths + by_span.sum(1) > self.max_length)  # [N] for all: one at a time
         alone = torch.zeros_like(acts)
         alone[self._best_of_each_draft(actions.log_prob)] = True
-        acts = torch.where((room < 0)[self.draft], alone, acts)  # no room for all: one at a time
+        acts = torch.where(no_room[self.draft], alone, acts)
         return _Actions(every[acts], actions.token[acts], actions.side[acts], actions.log_prob[acts])
 
     def _best_of_each_draft(self, value: Tensor) -> Tensor:
@@ -193,10 +197,11 @@ class _Drafts:
         left, right = self.sides  # [4] each
         more = left.long() + right.long()  # [4] blanks that stay
         room = (self.max_length - self.lengths)[self.draft, None]  # [K, 1]
+        of_blank = self.draft, self.origin
+        span_room = (self.longest_span - self._tally(self.items != PAD)).clamp_min(0)[of_blank][:, None]  # [K, 1]
         if not self.counts:
-            sides = more <= room  # [K, 4]
+            sides = more <= torch.minimum(room, span_room)  # [K, 4]
         else:
-            of_blank = self.draft, self.origin
             units, blanks = self._tally(~self.is_blank), self._tally(self.is_blank)  # [N, O] each
             growth = (self.least - units - blanks).clamp_min(0)  # [N, O]
             room = room + (growth[of_blank] - growth.sum(1)[self.draft])[:, None]
@@ -204,6 +209,8 @@ class _Drafts:
             units, blanks = units[of_blank][:, None] + 1, blanks[of_blank][:, None] - 1 + more  # [K, 1], [K, 4]
             fits = (least - units - blanks).clamp_min(0) <= room - more
             sides = (units + blanks <= most) & fits & ((blanks > 0) | (units >= least))  # [K, 4]
+            any_length = (least == 1) & (most == NO_MAXIMUM)  # [K, 1]
+            sides &= (more <= span_room) | ~any_length
         sides = sides[:, None].repeat(1, 2, 1)  # [K, 2, 4]
         if self.bpe:  # the first token of a span carries the user's space, or does not, as the user wrote it
             before = self.origins[self.draft, (self.place - 1).clamp_min(0)]  # [K]
@@ -266,7 +273,7 @@ class _Drafts:
         for text, length, items, origins in zip(*ended, strict=True):
             self.finished[text] = items[:length], origins[:length]
         going_on = ~done
-        for name in ("text", "lengths", "items", "origins", "least", "most", "lead_space"):
+        for name in ("text", "lengths", "items", "origins", "least", "most", "lead_space", "longest_span"):
             setattr(self, name, getattr(self, name)[going_on])
         if len(self.text):
             width = int(self.lengths.max())
