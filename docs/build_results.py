@@ -41,6 +41,34 @@ def yelp_words_training() -> str:
     )
 
 
+def english() -> str:
+    bleu = result("models/english")["valid_bleu"]
+    first = next(iter(bleu.values()))
+    headings = ["BLEU, share of words hidden", *(f"{float(ratio):.0%}" for ratio in first)]
+    rows = [["no infill", *(f"{row['no_infill_bleu']:.1f}" for row in first.values())]]
+    return table(
+        headings, rows + [[name, *(f"{row['bleu']:.1f}" for row in rows.values())] for name, rows in bleu.items()]
+    )
+
+
+def english_training() -> str:
+    r = result("models/english")
+    encoder, training = r["model"]["encoder"], r["training"]
+    return (
+        f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, byte-level BPE of "
+        f"{r['model']['vocabulary']:,}); {training['steps']:,} steps of {training['tokens_per_batch']:,} tokens in "
+        f"{r['seconds']:.0f} s on one {r['hardware']}, reading the corpus and compiling included; validation bound "
+        f"{r['valid_bound']:.3f} nats a token.\n"
+    )
+
+
+def english_precision() -> str:
+    r = result("models/english")
+    half, whole = r["half_precision_bleu"], r["valid_bleu"]["all blanks at once"]
+    losses = ", ".join(f"{half[ratio]['bleu'] - whole[ratio]['bleu']:+.2f} at {float(ratio):.0%}" for ratio in half)
+    return f"What int8 weights lose against half precision, all blanks at once, BLEU: {losses}.\n"
+
+
 def loss_variance() -> str:
     r = result("loss_variance")
     naive, independent = r["one_action_over_eq_loss"]["ratio"], r["eq_loss_over_stratified"]["ratio"]
@@ -88,19 +116,24 @@ def training_gpu() -> str:
 
 
 def training_profile() -> str:
-    r = result("benchmarks/training-profile")
-    yahoo, ptb = r["yahoo"], r["ptb"]
-    gain = yahoo["tokens_per_second_at_131072"] / yahoo["tokens_per_second"]
-    return (
-        f"- Yahoo documents: the GPU is busy for {yahoo['gpu_busy']:.0f} ms of a {yahoo['step']:.0f} ms step, so the host is the\n"
-        f"  limit: with one prepared batch repeated a step takes {yahoo['one_batch_repeated']:.0f} ms, and batches of 131,072 tokens\n"
-        f"  bring {gain:.1f} times the throughput. Of the GPU's time, layer norms and dropout take\n"
-        f"  {yahoo['layer_norm_and_dropout']:.1f} ms, attention {yahoo['attention']:.1f}, and the rotary angles, which the compiler\n"
-        f"  computes anew in every layer, {yahoo['rotary']:.1f}.\n"
-        f"- Penn Treebank lines: {ptb['gpu_busy']:.0f} ms of GPU time, of which {ptb['attention']:.0f} are attention: the packed\n"
-        "  kernel works in tiles of 128, and these canvases have about 14 symbols. Laying several short canvases into one row\n"
-        "  with a block-diagonal mask is the way.\n"
-    )
+    rows = {row["corpus"]: row["gpu_ms_per_step"] for row in result("benchmarks/training-gpu")["rows"]}
+    kinds = sorted(rows["yahoo"], key=lambda kind: -rows["yahoo"][kind])
+    headings = ["ms of GPU time a step of 262,144 tokens", "Penn Treebank lines", "Yahoo documents"]
+    return table(headings, [[kind, *(f"{rows[corpus][kind]:.1f}" for corpus in ("ptb", "yahoo"))] for kind in kinds])
+
+
+def filling_gpu() -> str:
+    r, lines = result("benchmarks/core-cuda"), result("benchmarks/likelihood-gpu")["rows"]["lines"]
+    batch, base = r["settings"]["batch"], r["sizes"]["base"]
+    rows = [
+        [
+            f"filling {batch:,} texts together, one word a pass",
+            f"{base[f'filled_tokens_batch_{batch}_per_second']:,.0f} words/s",
+        ],
+        ["filling one text at a time", f"{base['filled_tokens_batch_1_per_second']:,.0f} words/s"],
+        ["Monte-Carlo likelihood of Penn Treebank lines", f"{lines['per_second']:,.0f} token-orders/s"],
+    ]
+    return table([f"base, bf16, one {r['hardware']}", "speed"], rows)
 
 
 def filling_cpu() -> str:
@@ -115,11 +148,15 @@ def filling_cpu() -> str:
 PASSAGES = {
     function.__name__: function
     for function in (
+        english,
+        english_training,
+        english_precision,
         yelp_words,
         yelp_words_training,
         loss_variance,
         core_cpu,
         filling_cpu,
+        filling_gpu,
         training_gpu,
         training_profile,
     )
@@ -132,7 +169,8 @@ def rendered(text: str) -> str:
 
 def main(check: bool) -> int:
     stale = 0
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    cards = sorted((ROOT / "src" / "blanklm" / "pretrained").glob("*/README.md"))
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *cards]:
         before = path.read_text(encoding="utf-8")
         after = rendered(before)
         if after == before:

@@ -40,7 +40,8 @@ class Stdin(io.TextIOWrapper):
 
 @pytest.fixture
 def blanklm(capsys, monkeypatch):
-    """Run a command in this process: (exit code, lines of stdout, stderr)."""
+    """Run a command in this process, a small word model being the default: (exit code, lines of stdout, stderr)."""
+    monkeypatch.setattr("blanklm.pretrained.DEFAULT", "yelp-words")
 
     def run(*arguments, stdin=None):
         monkeypatch.setattr(sys, "argv", ["blanklm", *map(str, arguments)])

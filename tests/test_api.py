@@ -4,10 +4,12 @@ import json
 import math
 import subprocess
 import sys
+import time
 
 import pytest
 
 import blanklm
+import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
 from blanklm.canvas import Template
 from blanklm.data import mask_corpus
@@ -23,7 +25,7 @@ REVIEWS = [
 
 @pytest.fixture(scope="module")
 def model():
-    return BlankLM.from_pretrained(device="cpu")
+    return BlankLM.from_pretrained("yelp-words", device="cpu")
 
 
 def test_a_string_gives_one_fill_with_a_span_for_each_blank(model):
@@ -159,7 +161,7 @@ def test_unknown_words_are_known_to_be_unknown(model):
 
 
 def test_models_that_are_not_there_are_named(tmp_path, monkeypatch):
-    with pytest.raises(CheckpointError, match="there is no model 'nonesuch': bundled are yelp-words"):
+    with pytest.raises(CheckpointError, match="there is no model 'nonesuch': bundled are english"):
         BlankLM.from_pretrained("nonesuch")
     with pytest.raises(CheckpointError, match=r"config.json is missing"):
         BlankLM.from_pretrained(tmp_path)
@@ -214,3 +216,61 @@ def test_fill_records_are_json(model):
     record = model.fill("the ___ .").to_json(trace=True)
     assert json.loads(json.dumps(record)) == record
     assert record["trajectory"][-1] == {"canvas": record["text"]}
+
+
+# --- The default model: English as it is written ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def english():
+    return BlankLM.from_pretrained(device="cpu")
+
+
+@pytest.mark.parametrize(
+    "canvas",
+    [
+        "I went to ___, then ___!",
+        '"___," she said, "is ___."',
+        "The unb___ story of ___.",
+        "___ is ___?",
+        "Dr. ___'s ___",
+    ],
+)
+@pytest.mark.parametrize("order", ["confident", "parallel"])
+def test_spaces_and_punctuation_need_no_repair(english, canvas, order):
+    fill = english.fill(canvas, order=order)
+    assert fill.text == Template.parse(canvas).render(fill.spans)
+    assert "  " not in fill.text and " ," not in fill.text and " ." not in fill.text and ",," not in fill.text
+    assert all(span.strip() == span and span for span in fill.spans)
+
+
+def test_lengths_are_in_words_and_no_word_is_spelt_for_ever(english):
+    for canvas in (
+        "The ___[2] was closed, so we ___[3-6].",
+        "good ___[1] ___[1] .",
+        "very very good ___[1] ___[1] ___[1] .",
+    ):
+        fill = english.fill(canvas)
+        for blank, span in zip(Template.parse(canvas).blanks, fill.spans, strict=True):
+            assert blank.min <= len(span.split()) <= (blank.max or math.inf)
+            assert len(english.tokenizer.encode(span)) <= 8 * blank.max
+
+
+def test_a_blank_that_would_repeat_for_ever_ends(english):
+    fill = english.fill("___ Same question ___ Hoppyness/Hop ___", order="parallel")
+    assert all(len(english.tokenizer.encode(span)) <= 66 for span in fill.spans)
+
+
+def test_the_trace_of_natural_text_reads_as_text(english):
+    trajectory = english.fill("They also have ___ which ___.").trajectory
+    assert str(trajectory.canvases[0]) == "They also have___ which___."
+    assert str(trajectory.canvases[-1]) == english.fill("They also have ___ which ___.").text
+
+
+def test_the_default_model_is_small_and_quick(english):
+    folder = blanklm.pretrained.HERE / blanklm.pretrained.DEFAULT
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20e6
+    english.fill("I think ___ is ___.")
+    started = time.perf_counter()
+    english.fill("I think ___ is ___.")
+    assert time.perf_counter() - started < 2  # 0.3 s on two idle cores; tests share theirs

@@ -314,7 +314,7 @@ def test_a_model_to_compare_with_is_evaluated_alike_and_another_judges(blanklm, 
 
 
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m blanklm fill --file /dev/stdin | head -n 1"
+    command = f"{sys.executable} -m blanklm fill --model yelp-words --file /dev/stdin | head -n 1"
     done = subprocess.run(
         command, shell=True, input="the ___[1] .\n" * 2000, capture_output=True, text=True, timeout=120
     )

@@ -1,8 +1,8 @@
 """blanklm: fill blanks of any length in text, with Blank Language Models.
 
 >>> from blanklm import BlankLM
->>> BlankLM.from_pretrained().fill("They also have ___ which ___ .").text
-'They also have a great selection which is great .'
+>>> BlankLM.from_pretrained().fill("They also have ___ which ___.").text
+'They also have a house, which is expensive.'
 """
 
 from typing import TYPE_CHECKING, Any

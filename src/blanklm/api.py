@@ -235,7 +235,8 @@ class BlankLM:
         items = [next(blanks, Blank()) if i == BLANK else self.tokenizer.token_text(i) for i in request.text.ids]
         actions, log_probs = draft.actions()
         readable = [Action(a.blank, self.tokenizer.token_text(a.token), a.left, a.right) for a in actions]
-        return Trajectory.follow(Canvas(tuple(items)), readable, log_probs)
+        start = Canvas(tuple(items), separator=" " if self.tokenizer.kind in ("word", "wordpiece") else "")
+        return Trajectory.follow(start, readable, log_probs)
 
     # --- Likelihood -----------------------------------------------------------------------------------------------
 

@@ -73,11 +73,13 @@ class Canvas:
 
     ``origins[i]`` is the number of the first-canvas blank that item ``i`` belongs to, None for a given token;
     ``limits[o]`` is that blank as it was first written: its length budget is shared by all its descendants.
+    ``separator`` stands between items in print: nothing where tokens carry their own spaces.
     """
 
     items: tuple[Token | Blank, ...]
     origins: tuple[int | None, ...] = field(default=())
     limits: tuple[Blank, ...] = field(default=())
+    separator: str = " "
 
     def __post_init__(self) -> None:
         if not self.origins and self.items:
@@ -96,7 +98,7 @@ class Canvas:
         return cls(tuple(items))
 
     def __str__(self) -> str:
-        return " ".join(str(item) if isinstance(item, Blank) else escape(str(item)) for item in self.items)
+        return self.separator.join(str(i) if isinstance(i, Blank) else escape(str(i)) for i in self.items)
 
     @property
     def blanks(self) -> tuple[int, ...]:
@@ -131,6 +133,7 @@ class Canvas:
             self.items[:at] + filling + self.items[at + 1 :],
             self.origins[:at] + (origin,) * len(filling) + self.origins[at + 1 :],
             self.limits,
+            self.separator,
         )
         canvas._check_budget(origin)
         return canvas

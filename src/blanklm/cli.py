@@ -431,7 +431,7 @@ def _figure(trajectory: Trajectory):
         row, number = RichText(), 0
         for i, item in enumerate(canvas.items):
             if i:
-                row.append(" ")
+                row.append(canvas.separator)
             if isinstance(item, Blank):
                 number += 1
                 row.append(f"__#{number}__", style="bold")
@@ -442,7 +442,7 @@ def _figure(trajectory: Trajectory):
             continue
         action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
         sides = ("Yes" if side else "No" for side in (action.left, action.right))
-        table.add_row(f"{t}.", row, f"#{action.blank + 1}", str(action.token), *sides, log_p)
+        table.add_row(f"{t}.", row, f"#{action.blank + 1}", str(action.token).strip(), *sides, log_p)
     return table
 
 

@@ -26,6 +26,7 @@ from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
+TOKENS_IN_WORD = 8  # at most, on average over the words of a span
 LEFT = np.array([left for left, _ in SIDES])
 RIGHT = np.array([right for _, right in SIDES])
 
@@ -316,8 +317,7 @@ class Constraints:
         origin = draft.origins[position]
         rule = self.rules[origin]
         room = self._room_beside(draft, origin)
-        if not rule.counts:
-            room = min(room, max(0, self.longest_span - draft.origins.count(origin)))
+        room = min(room, max(0, self._span_limit(rule) - draft.origins.count(origin)))
         sides = np.broadcast_to(LEFT.astype(int) + RIGHT <= room, (2, 4)).copy()
         leads = self._leads(draft, position)
         if leads:  # the first token of the span carries the user's space, or does not, as the user wrote it
@@ -338,6 +338,17 @@ class Constraints:
                 after = account.after(starts_word, side, leads, phrase_rest)
                 sides[starts_word, side] = after.keepable(rule, room - sum(SIDES[side]))
         return sides
+
+    def _span_limit(self, rule: Rule) -> float:
+        """How many tokens and blanks a span may hold where its words do not say: a word is not spelt for ever."""
+        if not rule.counts:
+            return self.longest_span
+        if rule.lead_starts_word is None:
+            return math.inf  # tokens are the unit of length
+        phrases = sum(len(phrase.tokens) for phrase in rule.required)
+        if rule.max < math.inf:
+            return TOKENS_IN_WORD * rule.max + phrases
+        return max(self.longest_span, TOKENS_IN_WORD * rule.min + phrases)
 
     def _leads(self, draft: Draft, position: int) -> bool:
         """Whether a BPE blank is the leftmost of its span, where the first token will stand."""

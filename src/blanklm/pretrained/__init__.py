@@ -6,7 +6,7 @@ from pathlib import Path
 
 from blanklm.errors import CheckpointError
 
-DEFAULT = "yelp-words"
+DEFAULT = "english"
 HERE = Path(__file__).parent
 
 
