@@ -1,0 +1,240 @@
+"""Filling many files: one answer for each line, whoever is killed, on one machine's processes and on Ray."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from blanklm.data import read_lines
+from blanklm.errors import BlankLMError, CheckpointError, DataError
+from blanklm.lines import EveryBlank
+from blanklm.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
+from tests.test_cli import blanklm  # noqa: F401
+
+YELP = Filling("yelp-words", "cpu")
+BAD = [{"text": "no blank"}, {"texts": "___"}, {"text": "___[5-2]"}]
+
+
+def write_shards(folder: Path, shards: int = 4, lines: int = 40) -> dict[str, list[str]]:
+    """Shards of texts that are all different; the first lines of each are bad. What was written, by name."""
+    texts = {}
+    (folder / "deep").mkdir(parents=True)
+    for shard in range(shards):
+        rows = BAD + [{"text": f"{'the ' * (line % 7)}food {shard} {line} was ___[1] ."} for line in range(lines)]
+        name = f"deep/{shard}.jsonl.gz" if shard % 2 else f"{shard}.jsonl"
+        raw = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        (folder / name).write_bytes(gzip.compress(raw) if shard % 2 else raw)
+        texts[name] = [row.get("text", json.dumps(row)) for row in rows]
+    return texts
+
+
+def results(out: Path, name: str) -> list[dict]:
+    return [json.loads(line) for line in read_lines(out / name)]
+
+
+def check_exactly_one_answer_each(out: Path, texts: dict[str, list[str]]) -> None:
+    for name, lines in texts.items():
+        records = results(out, name)
+        assert [record["line"] for record in records] == list(range(1, len(lines) + 1))
+        assert [record["input"] for record in records] == lines
+        assert ["error" in record for record in records] == [i < len(BAD) for i in range(len(lines))]
+    failures = [json.loads(line) for line in (out / "failures.jsonl").read_text().splitlines()]
+    assert len(failures) == len(BAD) * len(texts) and all(f["line"] <= len(BAD) and f["error"] for f in failures)
+    assert not list(out.rglob(".*.tmp")) and not list(out.rglob("*.attempts"))
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """The finished results, by name."""
+    kept = [path for path in out.rglob("*.jsonl*") if not {"reports", "failures.jsonl"} & set(path.parts)]
+    return {str(path.relative_to(out)): path.read_bytes() for path in kept if not path.name.startswith(".")}
+
+
+# --- One worker -----------------------------------------------------------------------------------------------
+
+
+def test_a_shard_keeps_its_place_and_its_compression(tmp_path):
+    write_shards(tmp_path / "in")
+    (tmp_path / "in" / "plain.txt").write_text("the ___ .\n")
+    shards = plan(f"{tmp_path}/in/**/*", tmp_path / "out")
+    assert sorted(str(Path(shard.target).relative_to(tmp_path / "out")) for shard in shards) == [
+        "0.jsonl", "2.jsonl", "deep/1.jsonl.gz", "deep/3.jsonl.gz", "plain.txt.jsonl"
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_planned_is_named(tmp_path):
+    write_shards(tmp_path / "in")
+    with pytest.raises(DataError, match="no file matches"):
+        plan(f"{tmp_path}/none/*.jsonl", tmp_path / "out")
+    with pytest.raises(DataError, match="would overwrite"):
+        plan(f"{tmp_path}/in/**/*", tmp_path / "in")
+    (tmp_path / "in" / "5.txt").write_text("a ___\n")
+    (tmp_path / "in" / "5.txt.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match="each other"):
+        plan(f"{tmp_path}/in/*", tmp_path / "out")
+    with pytest.raises(DataError, match="holds other things"):
+        fill_shards(f"{tmp_path}/in/0.jsonl", YELP, tmp_path)
+    with pytest.raises(BlankLMError, match="--workers must be at least 1"):
+        fill_shards(f"{tmp_path}/in/0.jsonl", YELP, tmp_path / "out", workers=0)
+    with pytest.raises(CheckpointError, match="there is no model"):
+        fill_shards(f"{tmp_path}/in/0.jsonl", Filling("nonesuch"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
+    write_shards(tmp_path / "in", shards=1, lines=1)
+    go = lambda filling: fill_shards(f"{tmp_path}/in/*.jsonl", filling, tmp_path / "out", workers=1)  # noqa: E731
+    go(YELP)
+    assert go(replace(YELP, device=None)).skipped == 1
+    with pytest.raises(DataError, match="filled with beam = 1, now it is 3"):
+        go(replace(YELP, beam=3))
+    with pytest.raises(DataError, match="every_blank"):
+        go(replace(YELP, every_blank=EveryBlank(max=2)))
+
+
+def test_a_damaged_shard_is_reported_and_the_others_are_filled(tmp_path):
+    texts = write_shards(tmp_path / "in", shards=2)
+    whole = (tmp_path / "in/deep/1.jsonl.gz").read_bytes()
+    (tmp_path / "in/deep/1.jsonl.gz").write_bytes(whole[:-20])
+    totals = fill_shards(f"{tmp_path}/in/**/*", YELP, tmp_path / "out", workers=1)
+    assert totals.shards == 1 and "cannot be read further" in totals.failed_shards[0]["error"]
+    assert not (tmp_path / "out/deep/1.jsonl.gz").exists()
+    (tmp_path / "in/deep/1.jsonl.gz").write_bytes(whole)
+    totals = fill_shards(f"{tmp_path}/in/**/*", YELP, tmp_path / "out", workers=1)
+    assert (totals.shards, totals.skipped, totals.failed_shards) == (2, 1, ())
+    check_exactly_one_answer_each(tmp_path / "out", texts)
+
+
+def test_a_full_disk_stops_the_work_and_leaves_no_half_of_a_shard(tmp_path, monkeypatch):
+    write_shards(tmp_path / "in", shards=1)
+    shard = plan(f"{tmp_path}/in/*.jsonl", tmp_path / "out")[0]
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("blanklm.shards.one_line_json", no_space)
+    with pytest.raises(CheckpointError, match="disk is full"):
+        ShardFiller(YELP).fill(shard)
+    assert not (tmp_path / "out/0.jsonl").exists() and not list((tmp_path / "out").rglob("*.tmp"))
+
+
+# --- Many workers, some killed --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Deadly(Filling):
+    """Fills as ever, but while there is a trap, the worker that meets its text dies at once."""
+
+    trap: str = ""  # a file with the text, and whether it is for the first worker only
+
+    def fills(self, language_model, requests, numbers):
+        trap = Path(self.trap)
+        text, once = json.loads(trap.read_text()) if trap.exists() else (None, False)
+        if text and any(text in request.template.pieces[0] for request in requests):
+            if once:
+                trap.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fills(language_model, requests, numbers)
+
+
+@pytest.fixture(params=["processes", "ray"])
+def two_workers(request, monkeypatch):
+    """Options of fill_shards for two workers of either kind."""
+    if request.param == "processes":
+        yield {"workers": 2}
+        return
+    monkeypatch.setenv("RAY_BACKEND_LOG_LEVEL", "fatal")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield {"workers": 2, "ray": ""}
+    ray.shutdown()
+
+
+def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
+    texts = write_shards(tmp_path / "in", shards=5, lines=100)
+    pattern, out, trap = f"{tmp_path}/in/**/*", tmp_path / "out", tmp_path / "trap"
+    filling = Deadly("yelp-words", "cpu", trap=str(trap))
+
+    # One worker dies in the middle of a shard: another one does it again.
+    trap.write_text(json.dumps(["food 2 70 ", True]))
+    totals = fill_shards(pattern, filling, out, **two_workers)
+    assert not trap.exists()
+    assert (totals.shards, totals.lines, totals.failed_shards) == (5, 5 * 103, ())
+    check_exactly_one_answer_each(out, texts)
+    undisturbed = [ShardFiller(YELP).fill(shard) for shard in plan(pattern, tmp_path / "undisturbed")]
+    assert len(undisturbed) == 5 and contents(out).items() >= contents(tmp_path / "undisturbed").items()
+
+    # Every worker dies over one text: its shard is reported, the others are whole; without the trap it is filled.
+    (out / "deep/3.jsonl.gz").unlink()
+    (out / "2.jsonl").unlink()
+    trap.write_text(json.dumps(["food 3 50 ", False]))
+    totals = fill_shards(pattern, filling, out, **two_workers)
+    assert (totals.shards, totals.skipped) == (4, 3)
+    assert [Path(f["shard"]).name for f in totals.failed_shards] == ["3.jsonl.gz"]
+    assert f"died {ATTEMPTS} times" in totals.failed_shards[0]["error"]
+    trap.unlink()
+    assert fill_shards(pattern, filling, out, **two_workers).skipped == 4
+    check_exactly_one_answer_each(out, texts)
+    assert contents(out).items() >= contents(tmp_path / "undisturbed").items()
+
+
+def test_the_command_killed_and_run_again_finishes_the_work(tmp_path):
+    """Everything is killed: the command, whose workers then end by themselves. Finished shards are not touched."""
+    texts = write_shards(tmp_path / "in", shards=8, lines=300)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "blanklm", "fill", "--file", f"{tmp_path}/in/**/*", "--out", str(out)]
+    process = subprocess.Popen([*command, "--workers", "2", "--device", "cpu"], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(contents(out)) < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+    before = {out / name: (out / name).stat().st_mtime_ns for name in contents(out)}
+    assert 2 <= len(before) < 8
+    done = subprocess.run([*command, "--workers", "2", "--device", "cpu", "--json"], capture_output=True, text=True)
+    totals = json.loads(done.stdout)
+    assert done.returncode == 1 and "24 lines could not be filled" in done.stderr  # the bad ones
+    assert totals["shards"] == 8 and totals["skipped"] == len(before) and totals["lines"] == 8 * 303
+    assert all(path.stat().st_mtime_ns == written for path, written in before.items())
+    check_exactly_one_answer_each(out, texts)
+
+
+# --- The command ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a ___", "--out", "x"], "--out takes the results of files"),
+        (["--out", "x"], "--out takes the results of files"),
+        (["a ___", "--workers", "2"], "give --file and --out"),
+        (["--ray", "--file", "x"], "give --file and --out"),
+        (["--file", "none/*.jsonl", "--out", "x", "--ray"], "no file matches none/*.jsonl"),
+    ],
+)
+def test_mistakes_get_one_plain_line(blanklm, arguments, message):  # noqa: F811
+    code, out, err = blanklm("fill", *arguments)
+    assert code == 1 and not out and len(err.splitlines()) == 1 and message in err
+
+
+def test_ray_that_is_not_installed_or_not_there_is_named(tmp_path, blanklm, monkeypatch):  # noqa: F811
+    (tmp_path / "in.jsonl").write_text('{"text": "the ___ ."}\n')
+    arguments = ["fill", "--file", tmp_path / "in.jsonl", "--out", tmp_path / "out", "--ray"]
+    with monkeypatch.context() as without:
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        code, _, err = blanklm(*arguments)
+    assert code == 1 and 'pip install "blanklm[ray]"' in err and len(err.splitlines()) == 1
+    code, _, err = blanklm(*arguments, "127.0.0.1:1")
+    assert code == 1 and "no Ray cluster at 127.0.0.1:1" in err and len(err.splitlines()) == 1, err
