@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from pathlib import Path
 from random import Random
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--ray", action="store_true", help="also on Ray actors")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the workers
     report = {"benchmark": "scale", "hardware": core.hardware("cpu"), "commit": core.commit(), "model": DEFAULT,
               "shards": options.shards, "lines": options.shards * options.lines, "rows": []}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

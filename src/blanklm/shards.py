@@ -259,7 +259,8 @@ def _start_worker(filling: Filling, number: int, workers: int) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // workers))
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // workers))
     if filling.device is None and torch.cuda.is_available():
         filling = replace(filling, device=f"cuda:{number % torch.cuda.device_count()}")
     global _filler
