@@ -139,8 +139,9 @@ class Run:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
         trackers = "tensorboard" if importlib.util.find_spec("tensorboard") else None
+        gpu = torch.cuda.is_available()
         self.accelerator = Accelerator(
-            mixed_precision="bf16" if torch.cuda.is_available() else "no", log_with=trackers, project_dir=str(folder)
+            mixed_precision="bf16" if gpu else "no", cpu=not gpu, log_with=trackers, project_dir=str(folder)
         )
         set_seed(config.seed)
         on_gpu = self.accelerator.device.type == "cuda"
@@ -152,8 +153,8 @@ class Run:
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         self.preparation = Preparation(model, texts, self.accelerator)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
-        self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
-        self.model = self.accelerator.prepare(model)
+        self.schedule = schedule
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.progress = Progress()
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
         self.averaged = None
