@@ -17,7 +17,6 @@ from blanklm.data import read_lines
 from blanklm.errors import BlankLMError, CheckpointError, DataError
 from blanklm.lines import EveryBlank
 from blanklm.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
-from tests.test_cli import blanklm  # noqa: F401
 
 YELP = Filling("yelp-words", "cpu")
 BAD = [{"text": "no blank"}, {"texts": "___"}, {"text": "___[5-2]"}]
@@ -224,12 +223,12 @@ def test_the_command_killed_and_run_again_finishes_the_work(tmp_path):
         (["--file", "none/*.jsonl", "--out", "x", "--ray"], "no file matches none/*.jsonl"),
     ],
 )
-def test_mistakes_get_one_plain_line(blanklm, arguments, message):  # noqa: F811
+def test_mistakes_get_one_plain_line(blanklm, arguments, message):
     code, out, err = blanklm("fill", *arguments)
     assert code == 1 and not out and len(err.splitlines()) == 1 and message in err
 
 
-def test_ray_that_is_not_installed_or_not_there_is_named(tmp_path, blanklm, monkeypatch):  # noqa: F811
+def test_ray_that_is_not_installed_or_not_there_is_named(tmp_path, blanklm, monkeypatch):
     (tmp_path / "in.jsonl").write_text('{"text": "the ___ ."}\n')
     arguments = ["fill", "--file", tmp_path / "in.jsonl", "--out", tmp_path / "out", "--ray"]
     with monkeypatch.context() as without:

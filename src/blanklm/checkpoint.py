@@ -53,20 +53,24 @@ def save(
     tokenizer: Tokenizer,
     about: dict[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
+    weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one."""
+    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one.
+
+    ``weights``: the model's, where they were put together from the parts that several processes hold.
+    """
     kind = next(kind for kind, (_, name, _) in MODELS.items() if name == type(model).__name__)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        weights |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
+    stored = {}
+    for name, tensor in (model.state_dict() if weights is None else weights).items():
+        stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
         paths[0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         tokenizer.save(paths[1])
-        sums = {"sha256": _sum_of_tensors(weights), "tokenizer_sha256": _sum_of_file(paths[1])}
-        save_file(weights, str(paths[2]), sums)
+        sums = {"sha256": _sum_of_tensors(stored), "tokenizer_sha256": _sum_of_file(paths[1])}
+        save_file(stored, str(paths[2]), sums)
 
 
 def load(folder: Path) -> Checkpoint:

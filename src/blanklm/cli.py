@@ -462,7 +462,7 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
 
 @app.command()
 def train(
-    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed.")],
+    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed; or a 'pattern'.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of the best model.")],
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
@@ -482,6 +482,9 @@ def train(
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Train on one stream with <eos>, in chunks of that.")
+    ] = False,
+    from_disk: Annotated[
+        bool, typer.Option("--from-disk", help="Read the texts while training: for more than memory holds.")
     ] = False,
     dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
     steps: int = 10_000,
@@ -505,9 +508,11 @@ def train(
     import torch
 
     from blanklm.batching import TokenisedTexts, stream_chunks
+    from blanklm.data.readers import matching_files
     from blanklm.models.backbone import Pretrained
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
+    from blanklm.streaming import StreamedTexts, sample_texts
     from blanklm.tokenizer import Tokenizer
     from blanklm.training import TrainingConfig
     from blanklm.training import train as run
@@ -534,8 +539,15 @@ def train(
     if max_length > longest:
         raise BlankLMError(f"{backbone} takes at most {longest} tokens: lower --max-length")
     encoder = EncoderConfig.of_size((size or Size.small).value, 0.1 if dropout is None else dropout)
-    train_lines, valid_lines = _training_lines(texts, valid, seed)
-    _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
+    if from_disk and valid is None:
+        raise BlankLMError("--from-disk reads no text before it is needed, so none is held out: give --valid")
+    files = matching_files(str(texts))
+    if from_disk:
+        train_lines, valid_lines = sample_texts(files), _texts_of([valid])
+        _say(f"{len(files):,} files to train on, {len(valid_lines):,} texts to validate on")
+    else:
+        train_lines, valid_lines = _training_lines(files, valid, seed)
+        _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
     if resume and (out / "tokenizer.json").exists():
         words = Tokenizer.load(out / "tokenizer.json")
     elif source and tokenizer is None:
@@ -543,10 +555,15 @@ def train(
     else:
         kind = (tokenizer or TokenizerKind.word).value
         words = Tokenizer.train(kind, train_lines, vocabulary, min_count, lowercase)
-    encoded = [words.encode_many(lines) for lines in (train_lines, valid_lines)]
-    if stream:
-        encoded = [stream_chunks(part, max_length) for part in encoded]
-    parts = [TokenisedTexts(part, max_length) for part in encoded]
+
+    def encode(lines: list[str]) -> list[list[int]]:
+        return stream_chunks(words.encode_many(lines), max_length) if stream else words.encode_many(lines)
+
+    validation = TokenisedTexts(encode(valid_lines), max_length)
+    training = (
+        StreamedTexts(files, encode, max_length) if from_disk else TokenisedTexts(encode(train_lines), max_length)
+    )
+    parts = [part for part in (training, validation) if isinstance(part, TokenisedTexts)]
     cut, empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
     if cut or empty:
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
@@ -557,20 +574,25 @@ def train(
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
-    _say(f"{name} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens")
+    known = "" if from_disk else f"; {training.tokens:,} training tokens"
+    _say(f"{name} model, {parameters:,} parameters, vocabulary {len(words):,}{known}")
     about = {"data": texts.name} | ({"backbone": name} if backbone else {})
-    progress = run(model, words, *parts, config, out, resume=resume, about=about)
+    progress = run(model, words, training, validation, config, out, resume=resume, about=about)
     _say(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
 
 
-def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[str], list[str]]:
+def _texts_of(files: list[Path]) -> list[str]:
     from blanklm.data import read_texts
 
-    lines = [line for line in read_texts(texts) if line.strip()]
+    return [line for file in files for line in read_texts(file) if line.strip()]
+
+
+def _training_lines(files: list[Path], valid: Path | None, seed: int) -> tuple[list[str], list[str]]:
+    lines = _texts_of(files)
     if valid is not None:
-        return lines, [line for line in read_texts(valid) if line.strip()]
+        return lines, _texts_of([valid])
     if len(lines) < 2:
-        raise BlankLMError(f"{texts} has {len(lines)} texts: too few to hold one out; give --valid")
+        raise BlankLMError(f"{files[0]} has {len(lines)} texts: too few to hold one out; give --valid")
     import random
 
     random.Random(seed).shuffle(lines)
@@ -579,7 +601,9 @@ def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[st
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr)
+    """To people, once: of several training processes the first speaks."""
+    if os.environ.get("RANK", "0") == "0":
+        print(message, file=sys.stderr)
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------

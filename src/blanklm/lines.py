@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blanklm.canvas import Fill
     from blanklm.decoding.constraints import Constraint
 
-LINES_AT_ONCE = 64  # lines filled together; results come as each group is done
+LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
 
 # Fills of some requests; told the number of each, from 0, among all lines.
 Fills = Callable[["BlankLM", "list[Request]", list[int]], "list[list[Fill]]"]
@@ -135,11 +135,16 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
 
 
 def answers(
-    language_model: BlankLM, lines: Iterable[Line], fills: Fills, shared: EveryBlank, strict: bool = False
+    language_model: BlankLM,
+    lines: Iterable[Line],
+    fills: Fills,
+    shared: EveryBlank,
+    strict: bool = False,
+    at_once: int = LINES_AT_ONCE,
 ) -> Iterator[list[Answer]]:
     """The answers to all lines, a group at a time, in order."""
     lines, seen = iter(lines), 0
-    while group := list(islice(lines, LINES_AT_ONCE)):
+    while group := list(islice(lines, at_once)):
         prepared = [_prepare(language_model, line, shared, strict) for line in group]
         ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
         seen += len(group)

@@ -34,7 +34,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from blanklm.data.readers import COMPRESSED, is_jsonl
+from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files
 from blanklm.errors import BlankLMError, CheckpointError, DataError
 from blanklm.lines import EveryBlank, answers, lines_of, one_line_json
 from blanklm.pretrained import locate
@@ -113,9 +113,7 @@ class Totals:
 
 def plan(pattern: str, out: Path) -> list[Shard]:
     """A shard for each file that matches, its results at the same place below ``out``."""
-    sources = sorted({Path(name).absolute() for name in glob.glob(pattern, recursive=True) if Path(name).is_file()})
-    if not sources:
-        raise DataError(f"no file matches {pattern}: check the path, and quote a pattern such as 'texts/*.jsonl.zst'")
+    sources = [path.absolute() for path in matching_files(pattern)]
     root = Path(os.path.commonpath([source.parent for source in sources]))
     out = out.absolute()
     shards = []
@@ -199,7 +197,8 @@ class ShardFiller:
         with replacing(Path(shard.target)) as results, replacing(Path(shard.report)) as report_file:
             with _create(results, Path(shard.target).suffix) as out:
                 texts = lines_of(Path(shard.source), filling.jsonl)
-                for group in answers(language_model, texts, filling.fills, filling.every_blank, filling.strict):
+                options = (filling.every_blank, filling.strict, language_model.texts_at_once)
+                for group in answers(language_model, texts, filling.fills, *options):
                     for answer in group:
                         lines += 1
                         record = {"line": lines, **answer.to_json(filling.trace)}

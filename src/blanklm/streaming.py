@@ -73,7 +73,13 @@ class StreamedTexts:
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     def batches(
-        self, tokens_per_batch: int, seed: int, place: Place | None = None, rank: int = 0, processes: int = 1
+        self,
+        tokens_per_batch: int,
+        seed: int,
+        place: Place | None = None,
+        rank: int = 0,
+        processes: int = 1,
+        skew: float = 1.0,
     ) -> Iterator[StreamedBatch]:
         """The batches of one process from ``place`` on, without end; all processes share ``tokens_per_batch``."""
         if len(self.files) < processes:
@@ -84,7 +90,7 @@ class StreamedTexts:
         done = place.batch
         for begin, block, end in _one_ahead(self._blocks(POOL * budget, seed, place, rank, processes)):
             own_seed = np.random.SeedSequence([seed, rank, begin.shard, begin.text]).generate_state(1)[0]
-            draws = training_epoch(block, budget, int(own_seed), begin.epoch)
+            draws = training_epoch(block, budget, int(own_seed), begin.epoch, skew)
             for number, draw in enumerate(draws[done:], done + 1):
                 after = end if number == len(draws) else Place(begin.epoch, begin.shard, begin.text, number)
                 numbers = np.arange(len(draw.indices))

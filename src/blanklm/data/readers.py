@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import glob
 import gzip
 import io
 import json
@@ -52,6 +53,18 @@ def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
     path = Path(path)
     lines = read_lines(path)
     return _fields(path, lines, field) if is_jsonl(path) else lines
+
+
+def matching_files(pattern: str) -> list[Path]:
+    """The files that a path or a pattern names, in order."""
+    if Path(pattern).exists():
+        return [Path(pattern)]
+    files = sorted(Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
+    if not files and glob.has_magic(pattern):
+        raise DataError(f"no file matches {pattern}: check the path, and quote a pattern such as 'texts/*.jsonl.zst'")
+    if not files:
+        raise DataError(f"there is no file {pattern}: check the path")
+    return files
 
 
 def is_jsonl(path: Path) -> bool:

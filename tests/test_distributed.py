@@ -1,0 +1,111 @@
+"""Several processes train as one does, stop when one of them dies, and go on from the last state."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from blanklm import checkpoint
+from blanklm.streaming import StreamedTexts
+from blanklm.training import Run, TrainingConfig
+from tests.test_training import SENTENCES, corpus, new_model
+
+ROOT = Path(__file__).parents[1]
+CONFIG = TrainingConfig(steps=16, tokens_per_batch=96, warmup=2, evaluate_every=8, save_every=4, log_every=3)
+
+
+def make_run(folder: Path, streamed: bool, dropout: float) -> Run:
+    tokenizer, texts = corpus()
+    validation = texts
+    if streamed:
+        shards = sorted((folder.parent / "shards").glob("*.txt"))
+        texts = StreamedTexts(shards, tokenizer.encode_many)
+    return Run(new_model(tokenizer, dropout), tokenizer, texts, validation, CONFIG, folder, None)
+
+
+def as_one_of_several(folder: str, streamed: bool, dropout: float, resume: bool, die_at: int, memory: int) -> None:
+    """What each process does; the last one may die, and may have memory for so many texts at a time."""
+    torch.set_num_threads(1)
+    run = make_run(Path(folder), streamed, dropout)
+    last = run.accelerator.process_index == run.accelerator.num_processes - 1
+    step, forward = run._step, run.model.module.forward
+
+    def limited(drawn):
+        if len(drawn.lengths) > memory:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(drawn)
+
+    def mortal(*arguments):
+        if run.progress.step == die_at and last:
+            Path(folder, "died").write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(*arguments)
+
+    run._step = mortal
+    if last and memory:
+        run.model.module.forward = limited
+    run.restore() if resume else run.begin()
+    run.go(lambda *_: None)
+    if last and memory:
+        assert run.pieces > 1
+
+
+def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_at=-1, memory=0):
+    arguments = (str(folder), streamed, dropout, resume, die_at, memory)
+    code = f"from tests.test_distributed import as_one_of_several as go; go(*{arguments!r})"
+    script = folder.parent / f"{folder.name}.py"
+    script.write_text(code)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(script)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *launch], env=environment, capture_output=True, text=True, timeout=90, cwd=folder.parent
+    )
+
+
+def losses(folder):
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [record.get("loss", record.get("valid_bound")) for record in records], records
+
+
+def test_two_or_four_processes_train_as_one_does(tmp_path):
+    """At the same global batch; with two, one of them has memory for two texts at a time."""
+    alone = make_run(tmp_path / "alone", streamed=False, dropout=0.0)
+    alone.begin()
+    alone.go(lambda *_: None)
+    expected, records = losses(tmp_path / "alone")
+    assert len(expected) == 8
+    for processes, memory in ((2, 2), (4, 0)):
+        folder = tmp_path / f"{processes}"
+        done = together(processes, folder, memory=memory)
+        assert done.returncode == 0, done.stderr[-3000:]
+        found, own_records = losses(folder)
+        assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) < 1e-4
+        assert [r["tokens"] for r in own_records] == [r["tokens"] for r in records]
+        for name, tensor in checkpoint.load(folder).model.state_dict().items():
+            torch.testing.assert_close(tensor, alone.model.state_dict()[name], atol=1e-4, rtol=1e-3)
+
+
+def test_a_run_whose_process_was_killed_stops_at_once_and_resumes_to_the_same_weights(tmp_path):
+    """With dropout and streamed texts, so that random states and each process's place in its files matter."""
+    (tmp_path / "shards").mkdir()
+    for shard in range(5):
+        (tmp_path / "shards" / f"{shard}.txt").write_text("".join(f"{s}\n" for s in SENTENCES[shard:]) * 4)
+    options = {"streamed": True, "dropout": 0.2}
+    assert together(2, tmp_path / "whole", **options).returncode == 0
+    broken = tmp_path / "broken"
+    done = together(2, broken, die_at=10, **options)
+    assert done.returncode != 0 and time.time() - float((broken / "died").read_text()) < 15
+    assert "another process of this run died" in done.stderr or "Signal 9 (SIGKILL)" in done.stderr
+    assert [state.name for state in broken.glob("state-*")] == ["state-00000008"]
+    done = together(2, broken, resume=True, **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    weights = [load_file(tmp_path / name / "state-00000016/model.safetensors") for name in ("whole", "broken")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert losses(broken)[0] == pytest.approx(losses(tmp_path / "whole")[0], abs=1e-6)
