@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from safetensors.torch import load_file
+from torch.distributed.tensor import DTensor
 
-from blanklm import checkpoint
+from blanklm import checkpoint, training
 from blanklm.streaming import StreamedTexts
 from blanklm.training import Run, TrainingConfig
 from tests.test_training import SENTENCES, corpus, new_model
@@ -30,12 +34,29 @@ def make_run(folder: Path, streamed: bool, dropout: float) -> Run:
     return Run(new_model(tokenizer, dropout), tokenizer, texts, validation, CONFIG, folder, None)
 
 
-def as_one_of_several(folder: str, streamed: bool, dropout: float, resume: bool, die_at: int, memory: int) -> None:
+class Sharding(Accelerator):
+    """Accelerate shards on GPUs only, though what it calls in torch works on CPUs too; so it is told that it does."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        policy = {"auto_wrap_policy": "transformer_based_wrap", "transformer_cls_names_to_wrap": ["EncoderLayer"]}
+        plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="SHARDED_STATE_DICT", **policy)
+        for state in (AcceleratorState, PartialState):
+            state._shared_state["distributed_type"] = DistributedType.FSDP
+        AcceleratorState._shared_state["fsdp_plugin"] = plugin
+
+
+def as_one_of_several(
+    folder: str, streamed: bool, dropout: float, resume: bool, die_at: int, memory: int, sharded: bool
+) -> None:
     """What each process does; the last one may die, and may have memory for so many texts at a time."""
     torch.set_num_threads(1)
+    if sharded:
+        training.Accelerator = Sharding
     run = make_run(Path(folder), streamed, dropout)
+    assert isinstance(next(run.model.parameters()), DTensor) == sharded
     last = run.accelerator.process_index == run.accelerator.num_processes - 1
-    step, forward = run._step, run.model.module.forward
+    step, forward = run._step, run.accelerator.unwrap_model(run.model).forward
 
     def limited(drawn):
         if len(drawn.lengths) > memory:
@@ -50,15 +71,15 @@ def as_one_of_several(folder: str, streamed: bool, dropout: float, resume: bool,
 
     run._step = mortal
     if last and memory:
-        run.model.module.forward = limited
+        run.accelerator.unwrap_model(run.model).forward = limited
     run.restore() if resume else run.begin()
     run.go(lambda *_: None)
     if last and memory:
         assert run.pieces > 1
 
 
-def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_at=-1, memory=0):
-    arguments = (str(folder), streamed, dropout, resume, die_at, memory)
+def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_at=-1, memory=0, sharded=False):
+    arguments = (str(folder), streamed, dropout, resume, die_at, memory, sharded)
     code = f"from tests.test_distributed import as_one_of_several as go; go(*{arguments!r})"
     script = folder.parent / f"{folder.name}.py"
     script.write_text(code)
@@ -74,22 +95,38 @@ def losses(folder):
     return [record.get("loss", record.get("valid_bound")) for record in records], records
 
 
-def test_two_or_four_processes_train_as_one_does(tmp_path):
-    """At the same global batch; with two, one of them has memory for two texts at a time."""
-    alone = make_run(tmp_path / "alone", streamed=False, dropout=0.0)
-    alone.begin()
-    alone.go(lambda *_: None)
-    expected, records = losses(tmp_path / "alone")
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run of a single process."""
+    run = make_run(tmp_path_factory.mktemp("alone") / "run", streamed=False, dropout=0.0)
+    run.begin()
+    run.go(lambda *_: None)
+    return run
+
+
+def check_the_same(folder, done, alone):
+    """The curve to 1e-4, and the weights of the best model."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    (found, own_records), (expected, records) = losses(folder), losses(alone.folder)
     assert len(expected) == 8
-    for processes, memory in ((2, 2), (4, 0)):
-        folder = tmp_path / f"{processes}"
-        done = together(processes, folder, memory=memory)
-        assert done.returncode == 0, done.stderr[-3000:]
-        found, own_records = losses(folder)
-        assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) < 1e-4
-        assert [r["tokens"] for r in own_records] == [r["tokens"] for r in records]
-        for name, tensor in checkpoint.load(folder).model.state_dict().items():
-            torch.testing.assert_close(tensor, alone.model.state_dict()[name], atol=1e-4, rtol=1e-3)
+    assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) < 1e-4
+    assert [r["tokens"] for r in own_records] == [r["tokens"] for r in records]
+    for name, tensor in checkpoint.load(folder).model.state_dict().items():
+        torch.testing.assert_close(tensor, alone.model.state_dict()[name], atol=1e-4, rtol=1e-3)
+
+
+def test_two_processes_of_which_one_is_short_of_memory_train_as_one_does(tmp_path, alone):
+    check_the_same(tmp_path / "run", together(2, tmp_path / "run", memory=2), alone)
+
+
+def test_four_processes_train_as_one_does(tmp_path, alone):
+    check_the_same(tmp_path / "run", together(4, tmp_path / "run"), alone)
+
+
+def test_weights_sharded_over_processes_train_and_resume_as_whole_ones_do(tmp_path, alone):
+    assert together(2, tmp_path / "run", sharded=True, die_at=10).returncode != 0
+    assert [state.name for state in (tmp_path / "run").glob("state-*")] == ["state-00000008"]
+    check_the_same(tmp_path / "run", together(2, tmp_path / "run", sharded=True, resume=True), alone)
 
 
 def test_a_run_whose_process_was_killed_stops_at_once_and_resumes_to_the_same_weights(tmp_path):

@@ -59,7 +59,8 @@ def save(
 
     ``weights``: the model's, where they were put together from the parts that several processes hold.
     """
-    kind = next(kind for kind, (_, name, _) in MODELS.items() if name == type(model).__name__)
+    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
+    kind = next(kind for kind, (_, name, _) in MODELS.items() if name in classes)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
     stored = {}
     for name, tensor in (model.state_dict() if weights is None else weights).items():

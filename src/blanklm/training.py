@@ -18,6 +18,7 @@ import math
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -163,7 +164,9 @@ class Run:
         self.preparation = Preparation(model, texts, self.accelerator)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
         self.schedule = schedule
-        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        with warnings.catch_warnings():  # its new name is not known to Accelerate yet
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")
+            self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.progress = Progress()
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
@@ -328,6 +331,7 @@ class Run:
         accelerator = self.accelerator
         total = self._backward(planned, prepared, weight, tokens)
         norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        norm = norm.full_tensor() if self.sharded else norm
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
