@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of everything that reads what others wrote; needs ``pip install atheris`` (Linux).
 
     python fuzz/parsers.py TARGET [-max_total_time=60] [-seed=1]      targets: template, line, reader, constraint, model
+    python fuzz/parsers.py all 60 results/fuzzing.json                each of them for 60 seconds with seed 1, recorded
 
 A target may only return or raise BlankLMError with a message of one line; anything else is a finding.
 """
@@ -11,6 +12,8 @@ import bz2
 import gzip
 import json
 import lzma
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -100,7 +103,29 @@ SEEDS = {  # to begin from: libFuzzer would be long in finding JSON
 TARGETS = {function.__name__: function for function in (template, line, reader, constraint, model)}
 
 
+def run_all(seconds: int, out: Path) -> None:
+    rows = []
+    for name in TARGETS:
+        command = [
+            sys.executable,
+            __file__,
+            name,
+            f"-max_total_time={seconds}",
+            "-seed=1",
+            f"-artifact_prefix={FOLDER}/",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        runs = re.findall(r"Done (\d+) runs in (\d+) second|^#(\d+)\t", done.stderr, re.MULTILINE)
+        tried = max(int(number) for run in runs for number in (run[0], run[2]) if number)
+        rows.append({"target": name, "inputs": tried, "seconds": seconds, "findings": int(done.returncode != 0)})
+        print(rows[-1], done.stderr[-3000:] if done.returncode else "", flush=True)
+    out.write_text(json.dumps({"fuzzer": "atheris", "seed": 1, "rows": rows}, indent=2) + "\n")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["all"]:
+        run_all(int(sys.argv[2]), Path(sys.argv[3]))
+        return
     if sys.argv[1:2] == [] or sys.argv[1] not in TARGETS:
         raise SystemExit(f"name a target: {', '.join(TARGETS)}")
     name = sys.argv.pop(1)

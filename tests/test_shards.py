@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from blanklm.data import read_lines
 from blanklm.errors import BlankLMError, CheckpointError, DataError
@@ -122,6 +123,46 @@ def test_a_full_disk_stops_the_work_and_leaves_no_half_of_a_shard(tmp_path, monk
     with pytest.raises(CheckpointError, match="disk is full"):
         ShardFiller(YELP).fill(shard)
     assert not (tmp_path / "out/0.jsonl").exists() and not list((tmp_path / "out").rglob("*.tmp"))
+
+
+@dataclass(frozen=True)
+class Forgetful(Filling):
+    """Out of memory over more than one text, and over some texts always."""
+
+    def fills(self, language_model, requests, numbers):
+        if len(requests) > 1 or "large" in requests[0].template.pieces[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().fills(language_model, requests, numbers)
+
+
+def test_short_of_memory_each_text_is_filled_alone(tmp_path):
+    (tmp_path / "in.txt").write_text("a ___[1] .\na large ___[1] .\nthe ___[1] .\n")
+    (shard,) = plan(str(tmp_path / "in.txt"), tmp_path / "out")
+    report = ShardFiller(Forgetful("yelp-words", "cpu")).fill(shard)
+    assert report.lines == 3 and report.failures == ({"line": 2, "error": "out of memory: shorten the text"},)
+
+
+def test_unusual_lines_have_their_answer_too(tmp_path):
+    """Long ones, NUL bytes, right-to-left and combining characters; what was given comes back as it was."""
+    odd = [
+        "the \0 ___[1] .",
+        "שלום ___[1] ‮עולם‬",
+        "e\u0301 ___[1] a" + "\u0300" * 50,
+        "👩‍👩‍👧 ___[1]",
+        "\u2028 ___[1] \x85",
+    ]
+    lines = [*odd, "x" * 10**6 + " ___[1]", "x " * 5 * 10**5 + "___"]
+    (tmp_path / "in.txt").write_bytes("\n".join(lines).encode() + b"\nbad \xff ___\nthe ___[1] .\n")
+    (shard,) = plan(str(tmp_path / "in.txt"), tmp_path / "out")
+    assert ShardFiller(YELP).fill(shard).error is None
+    records = results(tmp_path / "out", "in.txt.jsonl")
+    assert len(records) == len(lines) + 2 and [record["input"] for record in records[:-2]] == lines
+    for record in records[:6]:
+        before, after = record["input"].split("___[1]")
+        text = record["fills"][0]["text"]
+        assert text.startswith(before) and text.endswith(after) and len(text) > len(before + after)
+    assert "takes 500,001 tokens" in records[6]["error"] and "not UTF-8" in records[7]["error"]
+    assert "fills" in records[8]
 
 
 # --- Many workers, some killed --------------------------------------------------------------------------------

@@ -185,11 +185,13 @@ def _fill_group(fills: Fills, language_model: BlankLM, ready: list[tuple[int, Re
     """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
     if not ready:
         return iter(())
+    import torch  # the model has loaded it already
+
     try:
         return iter(fills(language_model, [request for _, request in ready], [number for number, _ in ready]))
-    except BlankLMError as error:
+    except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
         if len(ready) == 1:
-            return iter([str(error)])
+            return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
         return (answer for one in ready for answer in _fill_group(fills, language_model, [one]))
 
 
