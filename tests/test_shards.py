@@ -191,12 +191,12 @@ def two_workers(request, monkeypatch):
         yield {"workers": 2}
         return
     monkeypatch.setenv("RAY_BACKEND_LOG_LEVEL", "fatal")
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    import ray
+    from ray.cluster_utils import Cluster
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield {"workers": 2, "ray": ""}
-    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield {"workers": 2, "ray": cluster.address}
+    cluster.shutdown()
 
 
 def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):

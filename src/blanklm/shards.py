@@ -23,6 +23,8 @@ import lzma
 import multiprocessing
 import os
 import queue
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -259,7 +261,7 @@ def _start_worker(filling: Filling, number: int, workers: int) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // workers))
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     if filling.device is None and torch.cuda.is_available():
         filling = replace(filling, device=f"cuda:{number % torch.cuda.device_count()}")
     global _filler
@@ -347,8 +349,11 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     already = ray.is_initialized()
     if not already:
         try:
+            if host_and_port := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address or ""):
+                # Ray itself tries for minutes.
+                socket.create_connection((host_and_port[1], int(host_and_port[2])), timeout=10).close()
             ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, OverflowError) as error:
             raise BlankLMError(f"no Ray cluster at {address or 'this machine'}: {str(error).splitlines()[0]}") from None
     logging.getLogger("ray.data").setLevel("ERROR")
     try:
@@ -404,7 +409,7 @@ def _workers(asked: int | None, ray: str | None) -> int | None:
         return asked
     import torch
 
-    return torch.cuda.device_count() or len(os.sched_getaffinity(0))
+    return torch.cuda.device_count() or (os.cpu_count() or 1)
 
 
 def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:
