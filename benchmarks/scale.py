@@ -32,6 +32,7 @@ def write_shards(folder: Path, shards: int, lines: int) -> None:
 
 
 def measure(folder: Path, out: Path, workers: int, on_ray: bool) -> dict[str, float]:
+    load = os.getloadavg()[0]  # what else the machine does
     totals = fill_shards(f"{folder}/*.jsonl", Filling(DEFAULT), out, workers, "" if on_ray else None)
     if totals.failed_lines or totals.failed_shards:
         raise SystemExit(f"some lines could not be filled: {totals}")
@@ -39,6 +40,7 @@ def measure(folder: Path, out: Path, workers: int, on_ray: bool) -> dict[str, fl
     busy = sum(report["seconds"] for report in reports)
     return {
         "workers": workers,
+        "load_before": load,
         "seconds": totals.seconds,
         "lines_per_second": totals.lines / totals.seconds,
         "filling_seconds": busy / workers,  # of a worker: without start-up and waiting
