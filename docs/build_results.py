@@ -123,7 +123,7 @@ def scale_cpu() -> str:
     names = {"processes": "processes", "ray": "Ray actors"}
     rows = [
         [
-            f"{x['workers']} {names[x['on']]}",
+            f"{names[x['on']]}: {x['workers']}",
             f"{x['lines_per_second']:,.0f}",
             f"{x['seconds']:.1f}",
             f"{x['filling_seconds']:.1f}",
@@ -155,7 +155,7 @@ def thousand_gpus() -> str:
         f"gives out. One H200 trains the base model on {training / 1e6:.1f} M tokens a second; at the same efficiency a forward pass alone\n"
         f"would read {forward / 1e6:.0f} M, and {words} words written one a pass into canvases of {canvas} symbols would allow {texts:,.0f} texts a second a\n"
         f"GPU: an upper bound, since decoding is held up by the host. A thousand would take {texts / 1e3:.0f} M texts a second at most, and at a\n"
-        f"tenth of that a billion texts in {1e9 / (texts * 100):.0f} minutes. What breaks first:\n\n"
+        f"tenth of that a billion texts in {1e9 / (texts * 100) / 60:.0f} minutes. What breaks first:\n\n"
         f"1. The shared file system. {texts / 1e3:.0f} M texts of 100 bytes are {texts * 1e3 * 100 / 1e9:.0f} GB/s in and some three times that out as JSON; few\n"
         "   clusters give a tenth of it. Compressed shards, and results without the input, come next.\n"
         "2. The start. 1,000 workers load the same 100 MB at once, and from the Hub they would be throttled: put the model on the\n"
