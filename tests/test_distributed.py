@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
 from blanklm import checkpoint, training
+from blanklm.errors import TrainingError
 from blanklm.streaming import StreamedTexts
 from blanklm.training import Run, TrainingConfig
 from tests.test_training import SENTENCES, corpus, new_model
@@ -121,6 +122,14 @@ def test_two_processes_of_which_one_is_short_of_memory_train_as_one_does(tmp_pat
 
 def test_four_processes_train_as_one_does(tmp_path, alone):
     check_the_same(tmp_path / "run", together(4, tmp_path / "run"), alone)
+
+
+def test_processes_with_other_texts_or_words_do_not_train_together(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", streamed=False, dropout=0.0)
+    monkeypatch.setattr(training, "gather_object", lambda own: [*own, "what another process has"])
+    with pytest.raises(TrainingError, match="do not have the same texts"):
+        run.begin()
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_sharded_over_processes_train_and_resume_as_whole_ones_do(tmp_path, alone):

@@ -170,17 +170,17 @@ def test_unusual_lines_have_their_answer_too(tmp_path):
 
 @dataclass(frozen=True)
 class Deadly(Filling):
-    """Fills as ever, but while there is a trap, the worker that meets its text dies at once."""
+    """Fills as ever, but a worker that meets the text in one of the trap files dies at once."""
 
-    trap: str = ""  # a file with the text, and whether it is for the first worker only
+    traps: str = ""  # a folder; the trap "once" is gone when it has caught a worker
 
     def fills(self, language_model, requests, numbers):
-        trap = Path(self.trap)
-        text, once = json.loads(trap.read_text()) if trap.exists() else (None, False)
-        if text and any(text in request.template.pieces[0] for request in requests):
-            if once:
-                trap.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+        for trap in Path(self.traps).iterdir():
+            text = trap.read_text()
+            if any(text in request.template.pieces[0] for request in requests):
+                if trap.name == "once":
+                    trap.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().fills(language_model, requests, numbers)
 
 
@@ -200,31 +200,26 @@ def two_workers(request, monkeypatch):
 
 
 def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
+    """One worker dies in the middle of a shard, which another does again. One text kills every worker: its shard is
+    reported, and filled when the cause is gone."""
     texts = write_shards(tmp_path / "in", shards=5, lines=100)
-    pattern, out, trap = f"{tmp_path}/in/**/*", tmp_path / "out", tmp_path / "trap"
-    filling = Deadly("yelp-words", "cpu", trap=str(trap))
-
-    # One worker dies in the middle of a shard: another one does it again.
-    trap.write_text(json.dumps(["food 2 70 ", True]))
+    pattern, out, traps = f"{tmp_path}/in/**/*", tmp_path / "out", tmp_path / "traps"
+    traps.mkdir()
+    (traps / "once").write_text("food 2 70 ")
+    (traps / "always").write_text("food 3 50 ")
+    filling = Deadly("yelp-words", "cpu", traps=str(traps))
     totals = fill_shards(pattern, filling, out, **two_workers)
-    assert not trap.exists()
-    assert (totals.shards, totals.lines, totals.failed_shards) == (5, 5 * 103, ())
-    check_exactly_one_answer_each(out, texts)
-    undisturbed = [ShardFiller(YELP).fill(shard) for shard in plan(pattern, tmp_path / "undisturbed")]
-    assert len(undisturbed) == 5 and contents(out).items() >= contents(tmp_path / "undisturbed").items()
-
-    # Every worker dies over one text: its shard is reported, the others are whole; without the trap it is filled.
-    (out / "deep/3.jsonl.gz").unlink()
-    (out / "2.jsonl").unlink()
-    trap.write_text(json.dumps(["food 3 50 ", False]))
-    totals = fill_shards(pattern, filling, out, **two_workers)
-    assert (totals.shards, totals.skipped) == (4, 3)
-    assert [Path(f["shard"]).name for f in totals.failed_shards] == ["3.jsonl.gz"]
+    assert not (traps / "once").exists()
+    assert (totals.shards, totals.lines, totals.skipped) == (4, 4 * 103, 0)
+    assert [Path(failed["shard"]).name for failed in totals.failed_shards] == ["3.jsonl.gz"]
     assert f"died {ATTEMPTS} times" in totals.failed_shards[0]["error"]
-    trap.unlink()
-    assert fill_shards(pattern, filling, out, **two_workers).skipped == 4
+    (traps / "always").unlink()
+    totals = fill_shards(pattern, filling, out, **two_workers)
+    assert (totals.shards, totals.lines, totals.skipped, totals.failed_shards) == (5, 5 * 103, 4, ())
     check_exactly_one_answer_each(out, texts)
-    assert contents(out).items() >= contents(tmp_path / "undisturbed").items()
+    filler = ShardFiller(YELP)
+    assert all(filler.fill(shard).error is None for shard in plan(pattern, tmp_path / "undisturbed"))
+    assert contents(out) == contents(tmp_path / "undisturbed")
 
 
 def test_the_command_killed_and_run_again_finishes_the_work(tmp_path):

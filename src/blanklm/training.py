@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import importlib.util
 import json
 import math
@@ -187,7 +188,14 @@ class Run:
             "validation texts": self.validation.fingerprint,
         }
 
+    def _check_all_agree(self) -> None:
+        """Processes that read other files or learnt another vocabulary would train as if nothing were wrong."""
+        own = json.dumps(self.settings) + self.tokenizer.backend.to_str()
+        if len(set(gather_object([hashlib.sha256(own.encode()).hexdigest()]))) > 1:
+            raise TrainingError("the processes of this run do not have the same texts, vocabulary and settings")
+
     def begin(self) -> None:
+        self._check_all_agree()
         if (self.folder / "run.json").exists():
             raise TrainingError(f"{self.folder} holds a run already: go on with --resume, or choose another folder")
         if (self.folder / "config.json").exists():
@@ -207,6 +215,7 @@ class Run:
             before = dict(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise TrainingError(f"{self.folder / 'run.json'} is damaged: begin again in another folder") from None
+        self._check_all_agree()
         for part, values in self.settings.items():
             if before.get(part) != values:
                 raise TrainingError(f"cannot resume {self.folder}: {_difference(part, before.get(part), values)}")
