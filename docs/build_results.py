@@ -145,6 +145,74 @@ def filling_cpu() -> str:
     )
 
 
+def scale_cpu() -> str:
+    r = result("benchmarks/scale-cpu")
+    headings = [
+        f"{r['lines']:,} lines in {r['shards']} shards, {r['hardware']}, 2 cores",
+        "lines/s",
+        "seconds",
+        "of them filling",
+    ]
+    names = {"processes": "processes", "ray": "Ray actors"}
+    rows = [
+        [
+            f"{names[x['on']]}: {x['workers']}",
+            f"{x['lines_per_second']:,.0f}",
+            f"{x['seconds']:.1f}",
+            f"{x['filling_seconds']:.1f}",
+        ]
+        for x in r["rows"]
+    ]
+    return table(headings, rows)
+
+
+def streaming_cpu() -> str:
+    r = result("benchmarks/streaming-cpu")
+    return (
+        f"Over a simulated corpus of {r['gigabytes']:.0f} GB (`python benchmarks/streaming.py`: texts and tokens from a generator) the process\n"
+        f"stays between {r['megabytes_least']:.0f} and {r['megabytes_most']:.0f} MB of memory, and ends at {r['megabytes_last']:.0f}.\n"
+    )
+
+
+def thousand_gpus() -> str:
+    rows = {row["corpus"]: row for row in result("benchmarks/training-gpu")["rows"]}
+    training = rows["yahoo"]["tokens_per_second"]
+    forward = 3 * training  # a backward pass costs two forward ones
+    words, canvas = 6, 20  # of a typical text to fill
+    texts = forward / (words * canvas)
+    step = 65_536 / training
+    gradients = 25.1e6 * 4
+    exchange = 2 * gradients / 50e9
+    return (
+        f"**Filling** needs no exchange between workers, so 1,000 GPUs fill 1,000 times what one does until something they share\n"
+        f"gives out. One H200 trains the base model on {training / 1e6:.1f} M tokens a second; at the same efficiency a forward pass alone\n"
+        f"would read {forward / 1e6:.0f} M, and {words} words written one a pass into canvases of {canvas} symbols would allow {texts:,.0f} texts a second a\n"
+        f"GPU: an upper bound, since decoding is held up by the host. A thousand would take {texts / 1e3:.0f} M texts a second at most, and at a\n"
+        f"tenth of that a billion texts in {1e9 / (texts * 100) / 60:.0f} minutes. What breaks first:\n\n"
+        f"1. The shared file system. {texts / 1e3:.0f} M texts of 100 bytes are {texts * 1e3 * 100 / 1e9:.0f} GB/s in and some three times that out as JSON; few\n"
+        "   clusters give a tenth of it. Compressed shards, and results without the input, come next.\n"
+        "2. The start. 1,000 workers load the same 100 MB at once, and from the Hub they would be throttled: put the model on the\n"
+        "   shared file system or in the image.\n"
+        "3. The tail. A shard is the unit, so the last shard decides: ten or more shards a worker, each of a few minutes.\n"
+        "4. Deaths. One GPU failure in 50,000 hours is one in two days of such a job; it costs one shard of one worker.\n"
+        "5. The driver plans and sums up with a few file operations a shard; a million shards take it minutes.\n\n"
+        f"**Training** the base model on 1,000 GPUs would waste nearly all of them. At 65,536 tokens a GPU a step takes {step * 1e3:.0f} ms, and\n"
+        f"exchanging {gradients / 1e6:.0f} MB of gradients over 50 GB/s about {exchange * 1e3:.0f} ms, mostly hidden behind the backward pass; so the\n"
+        "hardware would keep up. But the batch would be 65 M tokens, far more than a model of 25 M parameters learns from: what\n"
+        "breaks first is the batch size. At half a million tokens a step, eight GPUs are enough; beyond that, a larger model.\n"
+        "Texts in memory are read and tokenised by every process: from a few dozen processes on, use `--from-disk`. There each\n"
+        "step adds up the tokens of all processes, a small exchange that waits for the slowest reader.\n"
+    )
+
+
+def fuzzing() -> str:
+    r = result("fuzzing")
+    return table(
+        ["target", "inputs tried", "seconds", "findings"],
+        [[x["target"], f"{x['inputs']:,}", f"{x['seconds']}", f"{x['findings']}"] for x in r["rows"]],
+    )
+
+
 PASSAGES = {
     function.__name__: function
     for function in (
@@ -159,6 +227,10 @@ PASSAGES = {
         filling_gpu,
         training_gpu,
         training_profile,
+        scale_cpu,
+        streaming_cpu,
+        thousand_gpus,
+        fuzzing,
     )
 }
 

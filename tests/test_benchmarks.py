@@ -52,3 +52,17 @@ def test_the_filling_benchmark_gives_the_fills_of_the_formula(tmp_path):
     report = json.loads(out.read_text())
     assert report["same_fills"] == report["texts"] == 5
     assert report["ratio"] > 1 and 0 < report["encoder_share"] < 1
+
+
+def test_the_benchmarks_of_scale_leave_their_numbers(tmp_path):
+    """Filling by one worker, and memory over 100 MB that stream by."""
+    scale, streaming = tmp_path / "scale.json", tmp_path / "streaming.json"
+    for script, *options in (
+        ("scale.py", "--workers", "1", "--shards", "2", "--lines", "5", "--out", str(scale)),
+        ("streaming.py", "--gigabytes", "0.1", "--out", str(streaming)),
+    ):
+        subprocess.run([sys.executable, f"benchmarks/{script}", *options], cwd=ROOT, check=True, timeout=120)
+    report = json.loads(scale.read_text())
+    assert report["lines"] == 10 and [row["workers"] for row in report["rows"]] == [1]
+    assert report["rows"][0]["lines_per_second"] > 0 and report["rows"][0]["filling_seconds"] > 0
+    assert json.loads(streaming.read_text())["gigabytes"] == 0.1

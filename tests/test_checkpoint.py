@@ -2,11 +2,16 @@
 
 import json
 import os
+import pickle
+import resource
+import struct
+from random import Random
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from blanklm import checkpoint
+from blanklm import checkpoint, pretrained
 from blanklm.errors import CheckpointError
 from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
@@ -104,3 +109,154 @@ def test_what_tokens_begin_and_end_with_comes_back_in_every_precision(tmp_path):
         checkpoint.save(tmp_path, model, tokenizer, dtype=dtype)
         assert torch.equal(checkpoint.load(tmp_path).model.edges, model.edges)
     assert model.edges.any()
+
+
+# --- Damage that only a checksum shows, and files made to do harm ------------------------------------------------
+
+
+def test_a_flipped_bit_anywhere_in_the_weights_or_the_tokenizer_is_noticed(folder):
+    """Or it changed nothing: a bit of the header's padding."""
+    sound = checkpoint.load(folder).model.state_dict()
+    random = Random(0)
+    for name in ("model.safetensors", "tokenizer.json"):
+        path, noticed = folder / name, 0
+        whole = path.read_bytes()
+        for _ in range(150):
+            place = random.randrange(len(whole))
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << random.randrange(8)
+            path.write_bytes(damaged)
+            try:
+                loaded = checkpoint.load(folder)
+            except CheckpointError as error:
+                noticed += 1
+                assert "\n" not in str(error)
+            else:
+                assert all(torch.equal(tensor, sound[key]) for key, tensor in loaded.model.state_dict().items())
+        path.write_bytes(whole)
+        assert noticed >= 145, name
+    path = folder / "model.safetensors"
+    whole = bytearray(path.read_bytes())
+    whole[-3] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        checkpoint.load(folder)
+
+
+def test_a_tokenizer_of_the_same_size_from_another_model_is_noticed(folder):
+    Tokenizer.train("word", ["s t u v w x y z"]).save(folder / "tokenizer.json")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is not what was saved"):
+        checkpoint.load(folder)
+
+
+def test_folders_from_before_there_were_checksums_load(folder):
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path)
+    checkpoint.load(folder)
+
+
+def header(values, data=b"", length=None):
+    raw = values if isinstance(values, bytes) else json.dumps(values).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def tensor(dtype="F32", shape=(2, 2), offsets=(0, 16)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(b"{}", length=2**63),
+        header(b"{}", length=2**40),
+        header(b"{" * 100_000),
+        header({"a": tensor(shape=(2**40, 2**40))}, b"\0" * 16),
+        header({"a": tensor(shape=(2**62, 4), offsets=(0, 0))}),
+        header({"a": tensor(offsets=(0, 2**50))}, b"\0" * 16),
+        header({"a": tensor(), "b": tensor()}, b"\0" * 16),
+        header({"a": tensor(offsets=(16, 0))}, b"\0" * 16),
+        header({"a": tensor("P64")}, b"\0" * 16),
+        header([1, 2]),
+        pickle.dumps({"a": 1}),
+        b"PK\x03\x04" + b"\0" * 100,
+    ],
+    ids=range(12),
+)
+def test_weights_made_to_do_harm_are_refused(folder, content):
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        checkpoint.load(folder)
+
+
+def test_a_tensor_of_the_wrong_shape_or_name_is_named(folder):
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    for changed in ({name: weights[name].T.contiguous()[:, :3].contiguous()}, {"stranger": torch.zeros(2)}):
+        save_file(weights | changed, path)
+        with pytest.raises(CheckpointError, match=r"does not fit its config.json .*(size mismatch|stranger|too few)"):
+            checkpoint.load(folder)
+
+
+def test_a_config_that_claims_a_huge_model_takes_no_memory(folder):
+    config = json.loads((folder / "config.json").read_text())["model"]
+    for encoder in ({"width": 2**20, "feedforward": 2**22}, {"feedforward": 2**40}, {"feedforward": 2**70}):
+        edit_config(folder, model=config | {"encoder": config["encoder"] | encoder})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(CheckpointError, match=r"does not describe|does not fit"):
+            checkpoint.load(folder)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def test_files_too_large_to_be_ours_are_not_read(folder):
+    for name, size in checkpoint.GREATEST_SIZE.items():
+        whole = (folder / name).read_bytes()
+        os.truncate(folder / name, size + 1)  # a sparse file: takes no room
+        with pytest.raises(CheckpointError, match=f"{name} is too large"):
+            checkpoint.load(folder)
+        (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, b'{"model": {"type": "WordLevel", "vocab": {"a": 99999999999999999999}}}', b"\xff\xfe", b"null"],
+    ids=range(4),
+)
+def test_a_tokenizer_made_to_do_harm_is_refused(folder, content):
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="not a readable tokenizer file") as error:
+        checkpoint.load(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_pickles_are_never_opened(folder, tmp_path):
+    for name in ("pytorch_model.bin", "model.pt", "model.safetensors"):
+        (folder / name).write_bytes(pickle.dumps(Payload(tmp_path / "owned")))
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        checkpoint.load(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model.safetensors is missing"):
+        checkpoint.load(folder)
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "../x", "a/..", "../../etc", "a/../../b", "/etc/x", "~/x", "a/b\0c", "org/na me", "a/-b", "a\\..\\b"]
+)
+def test_names_that_are_no_hub_names_reach_neither_the_network_nor_other_folders(name, monkeypatch):
+    def no_network(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", no_network)
+    monkeypatch.setattr("socket.getaddrinfo", no_network)
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.load(pretrained.locate(name))
+    assert "network was asked" not in str(error.value)

@@ -275,6 +275,22 @@ def test_train_then_fill(blanklm, tmp_path):
         assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
 
 
+def test_train_from_disk(blanklm, tmp_path):
+    for shard in range(3):
+        lines = [
+            f"the {noun} was {adjective} {shard}" for noun in ["food", "staff", "soup"] for adjective in ("good", "bad")
+        ]
+        (tmp_path / f"{shard}.txt").write_text("\n".join(lines) + "\n")
+    arguments = ["train", f"{tmp_path}/*.txt", "--out", tmp_path / "run", "--size", "tiny", "--steps", 4, "--from-disk"]
+    code, _, err = blanklm(*arguments)
+    assert code == 1 and "give --valid" in err
+    code, _, err = blanklm(*arguments, "--valid", tmp_path / "0.txt", "--tokens-per-batch", 64)
+    assert code == 0 and "3 files to train on, 6 texts to validate on" in err, err
+    assert blanklm("fill", "the ___ was good", "--model", tmp_path / "run", "--max", 2)[0] == 0
+    code, _, err = blanklm("train", f"{tmp_path}/*.none", "--out", tmp_path / "x")
+    assert code == 1 and "no file matches" in err
+
+
 def test_evaluate_infilling(blanklm, tmp_path):
     texts = tmp_path / "held-out.txt"
     texts.write_text("the food was really good .\n\ni will never come back here !\n" * 4 + "very " * 300 + "\n")

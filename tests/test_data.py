@@ -11,10 +11,12 @@ import lzma
 import math
 import os
 import pickle
+import resource
 import subprocess
 import sys
 from collections import Counter
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -156,6 +158,79 @@ def test_a_bad_json_line_is_named(tmp_path, line, reason):
     path.write_text('{"text": "good"}\n\n' + line + "\n")
     message = one_line_error(lambda: list(read_texts(path)))
     assert f"{path}:3" in message and reason in message
+
+
+# --- Files made to do harm, and texts that are merely unusual ------------------------------------------------
+
+
+def bomb(path, opener, size=300):
+    """``size`` MiB of spaces, in lines of a MiB, in a few kilobytes."""
+    with opener(path, "wb") as file:
+        for _ in range(size):
+            file.write(b" " * (2**20 - 1) + b"\n")
+
+
+@pytest.mark.parametrize(("suffix", "opener"), [(".xz", lzma.open), (".gz", gzip.open), (".bz2", bz2.open)])
+def test_a_file_that_expands_beyond_belief_is_refused(tmp_path, suffix, opener):
+    bomb(tmp_path / f"bomb{suffix}", opener)
+    seen = 0
+
+    def read():
+        nonlocal seen
+        for _ in read_lines(tmp_path / f"bomb{suffix}"):
+            seen += 1
+
+    message = one_line_error(read)
+    assert f"bomb{suffix} expands to more than 200 times its size" in message and seen <= 64
+
+
+def test_a_zst_bomb_is_refused_in_bounded_memory(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    bomb(tmp_path / "bomb.zst", zstandard.open, size=1000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "expands to more than 200 times" in one_line_error(
+        lambda: list(islice(read_lines(tmp_path / "bomb.zst"), 9))
+    )
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kB
+
+
+def test_text_that_compresses_well_is_read(tmp_path):
+    """Repetitive, but not beyond what is believed of a small file."""
+    path = tmp_path / "text.txt.xz"
+    path.write_bytes(lzma.compress(b"the same line again\n" * 10**5))
+    assert sum(1 for _ in read_lines(path)) == 10**5
+
+
+def test_a_line_without_end_is_refused_before_it_is_in_memory(tmp_path):
+    path = tmp_path / "endless.txt"
+    with open(path, "wb") as file:
+        file.write(b"first\n")
+        file.truncate(2**33)  # 8 GiB of NUL, sparse
+    lines = read_lines(path)
+    assert next(lines) == "first"
+    assert "endless.txt:2 is longer than 64 MiB" in one_line_error(lambda: next(lines))
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tar.gz", "a.tgz", "a.tar.zst"])
+def test_archives_are_not_unpacked(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    assert "is an archive: unpack it" in one_line_error(lambda: list(read_lines(tmp_path / name)))
+
+
+def test_long_lines_nul_bytes_and_every_script_come_back_as_written(tmp_path):
+    path = tmp_path / "odd.txt"
+    odd = ["x" * 10**6, "a\0b\0", "שלום ‮עולם‬ ___", "e\u0301 o\u0308\u0323 " + "a" + "\u0300" * 500, "👩‍👩‍👧‍👦 ___"]
+    path.write_text("\n".join(odd), encoding="utf-8")
+    assert list(read_lines(path)) == odd
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "shift-jis", "cp1252"])
+def test_other_encodings_are_named_not_guessed(tmp_path, encoding):
+    path = tmp_path / "mixed.txt"
+    word = "表示" if encoding == "shift-jis" else "leçon"
+    path.write_bytes(b"good\n" + f"une {word}\n".encode(encoding))
+    message = one_line_error(lambda: list(read_lines(path)))
+    assert "mixed.txt:2 is not UTF-8" in message and "iconv" in message
 
 
 # --- Registry --------------------------------------------------------------------------------------------

@@ -190,26 +190,30 @@ CASES = [
 ]
 
 
+def check_constraints(mode, draft, text, template, constraints):
+    """A finished draft keeps what was given, and every blank its length and its constraint."""
+    assert draft.finished, mode
+    given = [item for item, origin in zip(draft.items, draft.origins, strict=True) if origin < 0]
+    assert given == [i for i in text.ids if i != BLANK]
+    for span, blank, constraint in zip(spans_of(draft, text), template.blanks, constraints, strict=True):
+        words = [WORDS.token(i) for i in span]
+        assert max(blank.min, constraint.min or 1) <= len(words), mode
+        assert len(words) <= min(blank.max or 99, constraint.max or 99), mode
+        assert not set(words) & set(constraint.ban), mode
+        assert not constraint.only or set(words) <= set(constraint.only), mode
+        for phrase in constraint.require:
+            assert f" {phrase} " in f" {' '.join(words)} ", (mode, phrase, words)
+        needed = Counter(w for phrase in constraint.require for w in phrase.split())
+        assert needed <= Counter(words), mode
+
+
 @pytest.mark.parametrize(("canvas", "constraints"), CASES)
 @pytest.mark.parametrize("model", [MODEL, LIKELY_TO_STOP], ids=["runs-on", "stops"])
 def test_every_mode_keeps_every_constraint(canvas, constraints, model):
     text = text_of(canvas, constraints)
-    template = Template.parse(canvas)
     for mode, drafts in search_modes(model, text):
         for draft in drafts:
-            assert draft.finished, mode
-            given = [item for item, origin in zip(draft.items, draft.origins, strict=True) if origin < 0]
-            assert given == [i for i in text.ids if i != BLANK]
-            for span, blank, constraint in zip(spans_of(draft, text), template.blanks, constraints, strict=True):
-                words = [WORDS.token(i) for i in span]
-                assert max(blank.min, constraint.min or 1) <= len(words), mode
-                assert len(words) <= min(blank.max or 99, constraint.max or 99), mode
-                assert not set(words) & set(constraint.ban), mode
-                assert not constraint.only or set(words) <= set(constraint.only), mode
-                for phrase in constraint.require:
-                    assert f" {phrase} " in f" {' '.join(words)} ", (mode, phrase, words)
-                needed = Counter(w for phrase in constraint.require for w in phrase.split())
-                assert needed <= Counter(words), mode
+            check_constraints(mode, draft, text, Template.parse(canvas), constraints)
 
 
 def test_banned_and_only_words_leave_probabilities_as_they_are():

@@ -56,6 +56,18 @@ def test_the_readme_maps_every_module():
         assert path.name.rstrip("/") in readme, path.name
 
 
+def test_the_lock_has_the_constraints_versions_and_a_hash_for_each():
+    pinned = dict(line.lower().replace("_", "-").split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text())
+    locked = {}
+    for entry in entries:
+        name, version = re.match(r"([\w.-]+)==([\w.]+)", entry).groups()
+        assert "--hash=sha256:" in entry, name
+        locked[name.lower().replace("_", "-")] = version
+    assert {name: version for name, version in locked.items() if pinned.get(name, version) != version} == {}
+    assert {"torch", "accelerate", "tokenizers", "safetensors", "ray", "hypothesis"} <= set(locked)
+
+
 def test_the_constraints_pin_every_direct_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}

@@ -84,6 +84,13 @@ def test_word_vocabulary_is_cut_by_frequency_and_size():
     assert small.unknown_words("b a c b") == ["b", "c"]
 
 
+def test_a_control_character_is_part_of_a_word_in_training_and_in_use():
+    """Python splits there, `tokenizers` does not; what was learnt must be what is looked up."""
+    tokenizer = Tokenizer.train("word", ["a\x1fb c"])
+    assert tokenizer.decode(tokenizer.encode("c a\x1fb")) == "c a\x1fb"
+    assert tokenizer.unknown_words("a\x1fb \x1f c") == ["\x1f"]
+
+
 def test_words_can_be_folded_to_lower_case():
     assert Tokenizer.train("word", ["they"], lowercase=True).encode("They") == [4]
 

@@ -1,8 +1,10 @@
 """The loop learns, resumes bit for bit, survives being killed, and says what is wrong."""
 
+import itertools
 import json
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,8 +19,10 @@ from blanklm.errors import CheckpointError, TrainingError
 from blanklm.likelihood import bound
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.streaming import StreamedTexts
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, train
+from tests.test_checkpoint import Payload
 
 SENTENCES = [
     "customer service is awesome", "the food was really good", "my favorite restaurant in pittsburgh .",
@@ -257,3 +261,120 @@ def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
         checkpoint.load(folder)
         steps.append(int(sorted(folder.glob("state-*"))[-1].name[6:]))
         assert steps[-1] > written, stderr.decode()[-2000:]
+
+
+# --- Short of memory, a clock that jumps, files made to do harm ----------------------------------------------------
+
+
+def weights_after(folder, memory=None, **options):
+    """The weights after a few steps with room for ``memory`` texts at a time."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=6, tokens_per_batch=64, warmup=1, evaluate_every=6, save_every=6, **options)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, folder, None)
+    run.begin()
+    forward = run.model.forward
+
+    def limited(drawn):
+        if memory is not None and len(drawn.lengths) > memory:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return forward(drawn)
+
+    run.model.forward = limited
+    run.go(lambda *_: None)
+    return run, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+
+
+def test_short_of_memory_a_batch_is_cut_and_the_update_stays_the_same(tmp_path):
+    _, expected = weights_after(tmp_path / "enough")
+    run, found = weights_after(tmp_path / "short", memory=2)
+    assert run.pieces > 1
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, atol=1e-6, rtol=1e-4)
+    records = [
+        (folder / "metrics.jsonl").read_text().splitlines() for folder in (tmp_path / "enough", tmp_path / "short")
+    ]
+    for a, b in zip(*(map(json.loads, lines) for lines in records), strict=True):
+        assert a["tokens"] == b["tokens"] and a.get("loss", 0) == pytest.approx(b.get("loss", 0), abs=1e-5)
+
+
+def test_a_single_text_that_does_not_fit_is_named(tmp_path):
+    with pytest.raises(TrainingError, match="out of memory at step 1: lower --tokens-per-batch or --max-length"):
+        weights_after(tmp_path, memory=0)
+
+
+def test_a_gradient_that_is_not_a_number_stops_the_run(tmp_path):
+    """The loss is a number still; the first bad gradient must not reach the weights on disk."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=9, tokens_per_batch=64, log_every=1, save_every=2, evaluate_every=100)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    run.model.word_bias.register_hook(lambda gradient: gradient * math.nan if run.progress.step == 5 else gradient)
+    with pytest.raises(TrainingError, match="not a number by step 6"):
+        run.go(lambda *_: None)
+    assert [state.name for state in tmp_path.glob("state-*")] == ["state-00000004"]
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    """A day back at every look: speeds come from a clock that cannot, and the newest state is the one of most steps."""
+    _, expected = weights_after(tmp_path / "steady", log_every=1)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 86_400 * next(days))
+    days = itertools.count()
+    run, found = weights_after(tmp_path / "jumping", log_every=1)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    records = [json.loads(line) for line in (tmp_path / "jumping/metrics.jsonl").read_text().splitlines()]
+    assert all(record["seconds"] >= 0 and record.get("tokens_per_second", 1) > 0 for record in records)
+    for age, name in enumerate(("state-00000003", "state-00000006")):  # by the clock the older one is newer
+        (tmp_path / "jumping" / name).mkdir(exist_ok=True)
+        os.utime(tmp_path / "jumping" / name, (now - age * 1e6, now - age * 1e6))
+    run.restore()
+    assert run.progress.step == 6
+
+
+@pytest.mark.parametrize("name", ["optimizer.bin", "random_states_0.pkl", "custom_checkpoint_0.pkl"])
+def test_a_pickle_in_a_state_that_would_run_something_is_refused(tmp_path, name):
+    run, _ = weights_after(tmp_path / "run")
+    (path,) = (tmp_path / "run").glob(f"state-*/{name}")
+    path.write_bytes(pickle.dumps(Payload(tmp_path / "owned"), protocol=2))
+    with pytest.raises(TrainingError, match="is damaged"):
+        run.restore()
+    assert not (tmp_path / "owned").exists()
+
+
+def test_streamed_texts_resume_bit_for_bit(tmp_path):
+    """In the middle of an epoch, and with other files refused."""
+    tokenizer, validation = corpus()
+    shards = [tmp_path / f"{i}.txt" for i in range(3)]
+    for i, shard in enumerate(shards):
+        shard.write_text("".join(f"{sentence}\n" for sentence in SENTENCES[i:]) * 9)
+    config = TrainingConfig(steps=20, tokens_per_batch=64, warmup=2, evaluate_every=10, save_every=5, log_every=3)
+
+    def run(folder, files=shards):
+        texts = StreamedTexts(files, tokenizer.encode_many)
+        return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, validation, config, tmp_path / folder, None)
+
+    whole = run("whole")
+    whole.begin()
+    whole.go(lambda *_: None)
+    broken = run("broken")
+    broken.begin()
+
+    def stop_at_12(*_):
+        if broken.progress.step == 12:
+            raise Stop
+
+    with pytest.raises(Stop):
+        broken.go(stop_at_12)
+    torch.manual_seed(12345)
+    resumed = run("broken")
+    resumed.restore()
+    assert resumed.progress.step == 10 and resumed.progress.places[0].batch > 0
+    resumed.go(lambda *_: None)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+    with pytest.raises(TrainingError, match="other texts"):
+        run("broken", shards[:2]).restore()
+    resumed.progress.places *= 2
+    resumed._save_state()
+    with pytest.raises(TrainingError, match="2 processes shared its texts, not 1"):
+        run("broken").restore()

@@ -110,6 +110,11 @@ class BlankLM:
         except Exception as error:  # network, login and permission errors share no narrower base
             raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
 
+    @property
+    def texts_at_once(self) -> int:
+        """How many texts are filled together where this model runs."""
+        return TEXTS_AT_ONCE.get(self.model.device.type, 64)
+
     # --- Filling ------------------------------------------------------------------------------------------------
 
     def prepare(self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None) -> Request:
@@ -208,7 +213,7 @@ class BlankLM:
         # Texts of like length are searched together, so that little of a pass is padding; results keep their places.
         by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].text.ids))
         results: list[list[Fill]] = [[] for _ in requests]
-        at_once = TEXTS_AT_ONCE.get(self.model.device.type, 64)
+        at_once = self.texts_at_once
         for start in range(0, len(requests), at_once):
             members = by_length[start : start + at_once]
             with torch.inference_mode():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,6 +84,10 @@ class TokenisedTexts:
     def tokens(self) -> int:
         return int(self.lengths.sum())
 
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes()).hexdigest()
+
 
 def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[list[int]]:
     """The language-modelling convention: all texts in one stream, each ended by <eos>, in chunks of ``length``."""
@@ -104,6 +109,15 @@ class Draw:
         """The texts of one process out of several."""
         mine = slice(rank, None, processes)
         return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
+
+    def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:
+        """The texts of one process and their weight in the batch's loss.
+
+        Where there are fewer texts than processes, the others take the first with weight 0: every process must take
+        part in the exchange of gradients.
+        """
+        part = self.part(rank, processes)
+        return (part, 1.0) if len(part.indices) else (self.part(0, len(self.indices)), 0.0)
 
     def collate(self, texts: TokenisedTexts, for_gpu: bool = False) -> Batch:
         tokens, lengths = texts.padded(self.indices)

@@ -1,12 +1,19 @@
-"""A model on disk: config.json + tokenizer.json + model.safetensors. Never pickle, never half-written."""
+"""A model on disk: config.json + tokenizer.json + model.safetensors. Never pickle, never half-written.
+
+The weights file carries in its header the checksums of its tensors and of the tokenizer: in that file, so that the
+manifest and what it vouches for take their name in one step.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import importlib
 import json
+import math
 import os
+import secrets
 import typing
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -24,6 +31,7 @@ from blanklm.tokenizer import Tokenizer
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
+GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
 MODELS = {  # kind -> where its class and config live
     "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
@@ -45,19 +53,25 @@ def save(
     tokenizer: Tokenizer,
     about: dict[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
+    weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one."""
-    kind = next(kind for kind, (_, name, _) in MODELS.items() if name == type(model).__name__)
+    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one.
+
+    ``weights``: the model's, where they were put together from the parts that several processes hold.
+    """
+    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
+    kind = next(kind for kind, (_, name, _) in MODELS.items() if name in classes)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        weights |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
+    stored = {}
+    for name, tensor in (model.state_dict() if weights is None else weights).items():
+        stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
         paths[0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         tokenizer.save(paths[1])
-        save_file(weights, str(paths[2]))
+        sums = {"sha256": _sum_of_tensors(stored), "tokenizer_sha256": _sum_of_file(paths[1])}
+        save_file(stored, str(paths[2]), sums)
 
 
 def load(folder: Path) -> Checkpoint:
@@ -66,7 +80,9 @@ def load(folder: Path) -> Checkpoint:
     module, class_name, config_name = MODELS[config["kind"]]
     try:
         model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
-        model = getattr(importlib.import_module(module), class_name)(model_config)
+        model_class = getattr(importlib.import_module(module), class_name)
+        with torch.device("meta"):  # takes no memory, whatever sizes the config claims
+            parameters = sum(parameter.numel() for parameter in model_class(model_config).parameters())
     except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
     tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
@@ -77,13 +93,46 @@ def load(folder: Path) -> Checkpoint:
         )
     path = _existing(folder / "model.safetensors")
     try:
-        model.load_state_dict(_restored(load_file(str(path))))
+        weights = _restored(_checked_weights(folder))
+        if parameters > sum(tensor.numel() for tensor in weights.values()):
+            raise RuntimeError(f"it has too few weights for {parameters:,} parameters")
+        model = model_class(model_config)
+        model.load_state_dict(weights)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
+
+
+def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a folder, compared with the checksums that stand beside them; older files have none."""
+    path = folder / "model.safetensors"
+    with safe_open(path, framework="pt") as file:
+        sums = file.metadata() or {}
+    weights = load_file(str(path))
+    found = {"sha256": (path, lambda: _sum_of_tensors(weights))}
+    found["tokenizer_sha256"] = (folder / "tokenizer.json", lambda: _sum_of_file(folder / "tokenizer.json"))
+    for name, (damaged, computed) in found.items():
+        if name in sums and sums[name] != computed():
+            raise CheckpointError(
+                f"{damaged} is not what was saved (its checksum differs): copy or download the folder again"
+            )
+    return weights
+
+
+def _sum_of_tensors(weights: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _sum_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -132,6 +181,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise CheckpointError(f"{path.parent} is not a model folder: {path.name} is missing")
+    if path.stat().st_size > GREATEST_SIZE.get(path.name, math.inf):
+        raise CheckpointError(f"{path} is too large to be part of a blanklm model ({path.stat().st_size:,} bytes)")
     return path
 
 
@@ -154,7 +205,7 @@ def from_json(cls: type, values: dict[str, Any]) -> Any:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Write to a temporary file beside ``path``; it takes the name only when it is whole and on disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # others may write it too
     try:
         yield temporary
         with open(temporary, "rb") as file:

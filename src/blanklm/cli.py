@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blanklm.errors import BlankLMError
+from blanklm.lines import LINES_AT_ONCE, Answer, EveryBlank, Line, answers, lines_in, lines_of, listed, one_line_json
 
 if TYPE_CHECKING:
     from rich.text import Text as RichText
 
     from blanklm.api import BlankLM, Request
     from blanklm.canvas import Fill, Trajectory
-    from blanklm.decoding.constraints import Constraint
 
 UsageError = typer.BadParameter.__base__  # whichever click typer brings along
-LINES_AT_ONCE = 64  # lines filled together; results are printed as each group is done
 
 app = typer.Typer(
     name="blanklm",
@@ -41,7 +40,7 @@ def main() -> None:
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(_with_ray_address(sys.argv[1:]), standalone_mode=False) or 0)
     except BlankLMError as error:
         _fail(str(error), 1)
     except UsageError as error:
@@ -60,6 +59,15 @@ def main() -> None:
         _fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
     except MemoryError:
         _fail("out of memory: fill fewer or shorter texts at a time", 1)
+
+
+def _with_ray_address(arguments: list[str]) -> list[str]:
+    """``--ray`` may stand alone, which typer's options cannot: then its address is empty."""
+    if "--ray" not in arguments:
+        return arguments
+    after = arguments.index("--ray") + 1
+    alone = after == len(arguments) or arguments[after].startswith("-")
+    return [*arguments[:after], "", *arguments[after:]] if alone else arguments
 
 
 def _fail(message: str, code: int) -> None:
@@ -115,20 +123,6 @@ Require = Annotated[
 Only = Annotated[list[str] | None, typer.Option("--only", help="Allow only these words; 2=WORD: only in blank 2.")]
 
 
-@dataclass(frozen=True)
-class Line:
-    """One input: where it stands, and its text and constraints, or what is wrong with it."""
-
-    number: int | None  # None for a text given as an argument
-    text: str
-    constraints: Any = None
-    error: str | None = None
-
-    @property
-    def place(self) -> str:
-        return "" if self.number is None else f"line {self.number}: "
-
-
 def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[Line]:
     """The inputs of a command, one at a time; a bad one carries its error, and the rest go on."""
     if texts and file:
@@ -139,74 +133,15 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
     file = None if file == Path("-") else file
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise BlankLMError('no text: write blanklm fill "They also have ___ which ___ .", or use --file or a pipe')
-    from blanklm.data.readers import DAMAGE, is_jsonl, open_bytes
-    from blanklm.errors import DataError
-
-    if file is not None and (not file.exists() or file.is_dir()):
-        raise DataError(
-            f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
-        )
-    jsonl = jsonl or (file is not None and is_jsonl(file))
-    try:
-        with open_bytes(file) if file is not None else sys.stdin.buffer as stream:
-            for number, line in enumerate(stream, 1):
-                yield _parse_line(number, line.rstrip(b"\r\n"), jsonl)
-    except DAMAGE as error:
-        raise DataError(f"{file or 'standard input'} cannot be read further ({error})") from None
+    if file is not None:
+        yield from lines_of(file, jsonl)
+        return
+    with sys.stdin.buffer as stream:
+        yield from lines_in(stream, "standard input", jsonl)
 
 
-def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        shown = line.decode("utf-8", "replace")
-        return Line(number, shown, error=f"not UTF-8 (byte {error.start + 1} of the line): convert the file first")
-    if not jsonl:
-        return Line(number, text)
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        return Line(number, text, error=f"not JSON ({error.msg} at column {error.colno})")
-    except (RecursionError, ValueError):
-        return Line(number, text, error="not JSON that can be read: nested too deeply, or a number too long")
-    if not isinstance(record, dict) or not isinstance(record.get("text", record.get("input")), str):
-        return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
-    return Line(number, record.get("text", record.get("input")), record.get("constraints"))
-
-
-def _shared_constraints(least, most, ban, require, only, blanks: int) -> list[dict[str, Any]]:
-    """One constraint a blank from the options; ``2=word`` goes to the second blank alone."""
-    per_blank: list[dict[str, Any]] = [
-        {"min": least, "max": most, "ban": [], "require": [], "only": []} for _ in range(blanks)
-    ]
-    for name, words in (("ban", ban), ("require", require), ("only", only)):
-        for word in words or ():
-            number, separator, rest = word.partition("=")
-            if not (separator and number.isdecimal() and len(number) < 10):
-                for constraint in per_blank:
-                    constraint[name].append(word)
-                continue
-            if not 1 <= int(number) <= blanks:
-                raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
-            per_blank[int(number) - 1][name].append(rest)
-    return per_blank
-
-
-def _both(shared: list[dict[str, Any]], own: list | dict | None) -> list[Constraint]:
-    """The constraints of the options and those of a line, together; a line's only-these words come first."""
-    from blanklm.api import per_blank
-    from blanklm.decoding.constraints import Constraint
-
-    return [
-        Constraint(
-            min=max((length for length in (a["min"], b.min) if length is not None), default=None),
-            max=min((length for length in (a["max"], b.max) if length is not None), default=None),
-            ban=(*a["ban"], *b.ban),
-            require=(*a["require"], *b.require),
-            only=b.only or tuple(a["only"]),
-        )
-        for a, b in zip(shared, per_blank(own, len(shared)), strict=True)
-    ]
+def _every_blank(least, most, ban, require, only) -> EveryBlank:
+    return EveryBlank(least, most, *(tuple(words or ()) for words in (ban, require, only)))
 
 
 def _load(model: str | None, device: str | None) -> BlankLM:
@@ -253,17 +188,49 @@ def fill(
     trace: Trace = False,
     strict: Strict = False,
     device: Device = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for the results of --file, a path or 'pattern'.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="With --out: so many processes; by default one a GPU or core.")
+    ] = None,
+    ray: Annotated[str | None, typer.Option(metavar="[ADDRESS]", help="With --out: fill on a Ray cluster.")] = None,
 ) -> None:
     """Fill the blanks of each text with the most probable words.
 
     blanklm fill "They also have ___ which ___ ."
     """
-    options = {"n": n, "beam": beam, "order": order.value, "length_penalty": length_penalty, "threshold": threshold}
+    from blanklm.pretrained import DEFAULT
+    from blanklm.shards import Filling
 
-    def run(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
-        return [list(best.ranked) for best in language_model.fill(requests, **options)]
+    shared = _every_blank(least, most, ban, require, only)
+    where = str(Path(model).absolute()) if model and Path(model).is_dir() else model or DEFAULT
+    filling = Filling(where, device, n, beam, order.value, length_penalty, threshold, shared, jsonl, strict, trace)
+    if out is not None:
+        _fill_files(texts, file, filling, out, workers, ray, as_json)
+        return
+    if workers is not None or ray is not None:
+        raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
+    _fill_all(filling.fills, _lines(texts, file, jsonl), model, device, shared, as_json, trace, strict)
 
-    _fill_all(run, _lines(texts, file, jsonl), model, device, (least, most, ban, require, only), as_json, trace, strict)
+
+def _fill_files(texts, pattern: Path | None, filling, out: Path, workers, ray: str | None, as_json: bool) -> None:
+    """Fill whole files into a folder and print the totals."""
+    from blanklm.shards import fill_shards, plan
+
+    if texts or pattern is None or pattern == Path("-"):
+        raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")
+    with _progress(len(plan(str(pattern), out)), "shards") as advance:
+        totals = fill_shards(str(pattern), filling, out, workers, ray, advance)
+    for failure in totals.failed_shards:
+        _say(f"error: {failure['shard']}: {' '.join(failure['error'].split())}")
+    if totals.failed_lines:
+        _say(f"error: {totals.failed_lines:,} lines could not be filled: see {out / 'failures.jsonl'}")
+    if as_json:
+        print(one_line_json(asdict(totals)))
+    else:
+        before = f" ({totals.skipped} done before)" if totals.skipped else ""
+        print(f"{totals.shards} shards{before}, {totals.lines:,} lines in {totals.seconds:.1f} s; they are in {out}")
+    if totals.failed_shards or totals.failed_lines:
+        sys.exit(1)
 
 
 @app.command()
@@ -296,97 +263,53 @@ def sample(
     """
     drawing = {"n": n, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "order": order.value}
 
-    def run(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
+    def draw(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
         return language_model.sample(requests, **drawing, numbers=numbers)
 
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else _lines(texts, file, jsonl)
-    _fill_all(run, lines, model, device, (least, most, ban, require, only), as_json, trace, strict)
+    shared = _every_blank(least, most, ban, require, only)
+    _fill_all(draw, lines, model, device, shared, as_json, trace, strict)
 
 
-def _fill_all(run, lines: Iterator[Line], model, device, shared, as_json: bool, trace: bool, strict: bool) -> None:
-    """Prepare, fill and print a group of lines at a time, in order; bad lines are reported and passed over."""
+def _fill_all(fills, lines: Iterator[Line], model, device, shared, as_json: bool, trace: bool, strict: bool) -> None:
+    """Fill and print a group of lines at a time, in order; bad lines are reported and passed over."""
     language_model = _load(model, device)
-    failed = seen = 0
+    failed = 0
     with _progress(None, "texts") as advance:
-        while group := list(islice(lines, LINES_AT_ONCE)):
-            prepared = [_prepare(language_model, line, shared, strict) for line in group]
-            ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
-            seen += len(group)
-            answers = _run_group(run, language_model, ready)
-            for line, request in zip(group, prepared, strict=True):
-                answer = request if isinstance(request, str) else next(answers)
-                failed += isinstance(answer, str)
-                _print_answer(line, answer, as_json, trace)
+        for group in answers(language_model, lines, fills, shared, strict):
+            for answer in group:
+                if answer.unknown:
+                    warning = f"{answer.line.place}the model does not know {listed(answer.unknown)}"
+                    _say(f"warning: {warning}; it sees unknown words there")
+            for answer in group:
+                failed += answer.error is not None
+                _print_answer(answer, as_json, trace)
             sys.stdout.flush()
             advance(len(group))
     if failed:
         sys.exit(1)
 
 
-def _prepare(language_model: BlankLM, line: Line, shared, strict: bool) -> Request | str:
-    """The request of a line, or what is wrong with it."""
-    if line.error:
-        return line.error
-    from blanklm.canvas import Template
-
-    try:
-        constraints = line.constraints
-        if constraints is not None and not isinstance(constraints, list | dict):
-            return '"constraints" is an object, or a list with one object a blank'
-        if any(option is not None for option in shared):
-            blanks = len(Template.parse(line.text).blanks)
-            constraints = _both(_shared_constraints(*shared, blanks), constraints)
-        request = language_model.prepare(line.text, constraints)
-    except BlankLMError as error:
-        return str(error)
-    if request.unknown:
-        words = ", ".join(repr(word) for word in request.unknown[:5]) + (", ..." if len(request.unknown) > 5 else "")
-        if strict:
-            return f"the model does not know {words}: use other words, another model, or leave out --strict"
-        print(f"warning: {line.place}the model does not know {words}; it sees unknown words there", file=sys.stderr)
-    return request
-
-
-def _run_group(run, language_model: BlankLM, ready: list[tuple[int, Request]]) -> Iterator[list[Fill] | str]:
-    """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
-    if not ready:
-        return iter(())
-    try:
-        return iter(run(language_model, [request for _, request in ready], [number for number, _ in ready]))
-    except BlankLMError as error:
-        if len(ready) == 1:
-            return iter([str(error)])
-        return (answer for one in ready for answer in _run_group(run, language_model, [one]))
-
-
-def _print_error(line: Line, reason: str, as_json: bool) -> None:
-    print(f"error: {line.place}{' '.join(reason.split())}", file=sys.stderr)
+def _print_error(answer: Answer, as_json: bool) -> None:
+    _say(f"error: {answer.line.place}{' '.join(answer.error.split())}")
     if as_json:
-        record = {"input": line.text, "error": reason}
-        print(_json(record if line.number is None else record | {"line": line.number}))
-    elif line.number is not None:
+        print(one_line_json(answer.to_json()))
+    elif answer.line.number is not None:
         print()  # so that the n-th line out answers the n-th line in
 
 
-def _json(record: Any) -> str:
-    """One line; characters that are no Unicode text are escaped."""
-    text = json.dumps(record, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(record)
-
-
-def _print_answer(line: Line, answer: list[Fill] | str, as_json: bool, trace: bool) -> None:
-    if isinstance(answer, str):
-        _print_error(line, answer, as_json)
+def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
+    if answer.error is not None:
+        _print_error(answer, as_json)
         return
     if as_json:
-        record = {"input": line.text, "fills": [fill.to_json(trace) for fill in answer]}
-        print(_json(record))
+        print(one_line_json(answer.to_json(trace)))
         return
-    for fill in answer:
-        score = f"{fill.log_prob:9.3f}  " if len(answer) > 1 else ""
+    for fill in answer.fills:
+        score = f"{fill.log_prob:9.3f}  " if len(answer.fills) > 1 else ""
         if sys.stdout.isatty():
             _terminal().print(score, end="", highlight=False)
-            _terminal().print(_highlighted(line.text, fill), soft_wrap=True)
+            _terminal().print(_highlighted(answer.line.text, fill), soft_wrap=True)
         else:
             print(score + fill.text)
         if trace and fill.trajectory is not None:
@@ -483,12 +406,12 @@ def score(
         for line, reason in zip(group, reasons, strict=True):
             if reason is not None:
                 failed += 1
-                _print_error(line, reason, as_json)
+                _print_error(Answer(line, error=reason), as_json)
                 continue
             answer = next(answers)
             scored, tokens, total = scored + 1, tokens + answer.tokens, total + answer.log_prob
             if as_json:
-                print(_json(answer.to_json()))
+                print(one_line_json(answer.to_json()))
             else:
                 print(f"{answer.log_prob:10.3f}  {answer.perplexity:10.2f}  {answer.text}")
         sys.stdout.flush()
@@ -526,7 +449,7 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
         "chunk": chunk,
     }
     if as_json:
-        print(_json(record))
+        print(one_line_json(record))
     else:
         print(
             f"perplexity {estimate.perplexity:.2f} ({low:.2f} to {high:.2f} at m = {orders} orders; lower as m grows), "
@@ -539,7 +462,7 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
 
 @app.command()
 def train(
-    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed.")],
+    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed; or a 'pattern'.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of the best model.")],
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
@@ -559,6 +482,9 @@ def train(
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Train on one stream with <eos>, in chunks of that.")
+    ] = False,
+    from_disk: Annotated[
+        bool, typer.Option("--from-disk", help="Read the texts while training: for more than memory holds.")
     ] = False,
     dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
     steps: int = 10_000,
@@ -582,9 +508,11 @@ def train(
     import torch
 
     from blanklm.batching import TokenisedTexts, stream_chunks
+    from blanklm.data.readers import matching_files
     from blanklm.models.backbone import Pretrained
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
+    from blanklm.streaming import StreamedTexts, sample_texts
     from blanklm.tokenizer import Tokenizer
     from blanklm.training import TrainingConfig
     from blanklm.training import train as run
@@ -611,8 +539,15 @@ def train(
     if max_length > longest:
         raise BlankLMError(f"{backbone} takes at most {longest} tokens: lower --max-length")
     encoder = EncoderConfig.of_size((size or Size.small).value, 0.1 if dropout is None else dropout)
-    train_lines, valid_lines = _training_lines(texts, valid, seed)
-    _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
+    if from_disk and valid is None:
+        raise BlankLMError("--from-disk reads no text before it is needed, so none is held out: give --valid")
+    files = matching_files(str(texts))
+    if from_disk:
+        train_lines, valid_lines = sample_texts(files), _texts_of([valid])
+        _say(f"{len(files):,} files to train on, {len(valid_lines):,} texts to validate on")
+    else:
+        train_lines, valid_lines = _training_lines(files, valid, seed)
+        _say(f"{len(train_lines):,} texts to train on, {len(valid_lines):,} to validate on")
     if resume and (out / "tokenizer.json").exists():
         words = Tokenizer.load(out / "tokenizer.json")
     elif source and tokenizer is None:
@@ -620,10 +555,15 @@ def train(
     else:
         kind = (tokenizer or TokenizerKind.word).value
         words = Tokenizer.train(kind, train_lines, vocabulary, min_count, lowercase)
-    encoded = [words.encode_many(lines) for lines in (train_lines, valid_lines)]
-    if stream:
-        encoded = [stream_chunks(part, max_length) for part in encoded]
-    parts = [TokenisedTexts(part, max_length) for part in encoded]
+
+    def encode(lines: list[str]) -> list[list[int]]:
+        return stream_chunks(words.encode_many(lines), max_length) if stream else words.encode_many(lines)
+
+    validation = TokenisedTexts(encode(valid_lines), max_length)
+    training = (
+        StreamedTexts(files, encode, max_length) if from_disk else TokenisedTexts(encode(train_lines), max_length)
+    )
+    parts = [part for part in (training, validation) if isinstance(part, TokenisedTexts)]
     cut, empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
     if cut or empty:
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
@@ -634,20 +574,25 @@ def train(
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
-    _say(f"{name} model, {parameters:,} parameters, vocabulary {len(words):,}; {parts[0].tokens:,} training tokens")
+    known = "" if from_disk else f"; {training.tokens:,} training tokens"
+    _say(f"{name} model, {parameters:,} parameters, vocabulary {len(words):,}{known}")
     about = {"data": texts.name} | ({"backbone": name} if backbone else {})
-    progress = run(model, words, *parts, config, out, resume=resume, about=about)
+    progress = run(model, words, training, validation, config, out, resume=resume, about=about)
     _say(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
 
 
-def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[str], list[str]]:
+def _texts_of(files: list[Path]) -> list[str]:
     from blanklm.data import read_texts
 
-    lines = [line for line in read_texts(texts) if line.strip()]
+    return [line for file in files for line in read_texts(file) if line.strip()]
+
+
+def _training_lines(files: list[Path], valid: Path | None, seed: int) -> tuple[list[str], list[str]]:
+    lines = _texts_of(files)
     if valid is not None:
-        return lines, [line for line in read_texts(valid) if line.strip()]
+        return lines, _texts_of([valid])
     if len(lines) < 2:
-        raise BlankLMError(f"{texts} has {len(lines)} texts: too few to hold one out; give --valid")
+        raise BlankLMError(f"{files[0]} has {len(lines)} texts: too few to hold one out; give --valid")
     import random
 
     random.Random(seed).shuffle(lines)
@@ -656,7 +601,9 @@ def _training_lines(texts: Path, valid: Path | None, seed: int) -> tuple[list[st
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr)
+    """To people, once: of several training processes the first speaks."""
+    if os.environ.get("RANK", "0") == "0":
+        print(message, file=sys.stderr)
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------
@@ -709,7 +656,7 @@ def evaluate(
         rows = evaluate_infilling(language_model, fitting, shares, seed, advance, fluency, **options)
     if as_json:
         report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed, "beam": beam}
-        print(_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
+        print(one_line_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
         return
     print(
         f"{len(fitting)} texts"

@@ -32,6 +32,7 @@ def _kind(character: str) -> int:
 
 
 KINDS = ("word", "character", "bpe")  # that can be trained; "wordpiece" comes with a pretrained backbone
+_WORD = re.compile(r"[\S\x1c-\x1f]+")  # what `tokenizers` splits at; str.split() splits at four control characters more
 _PRE_TOKENIZER_OF = {
     "word": "WhitespaceSplit",
     "character": "Split",
@@ -90,7 +91,7 @@ class Tokenizer:
         counts: Counter[str] = Counter()
         for text in texts:
             text = normalizer.normalize_str(text) if normalizer else text
-            counts.update(text.split() if kind == "word" else text)
+            counts.update(_WORD.findall(text) if kind == "word" else text)
         by_count = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         words = [word for _, word in by_count if word not in SPECIAL_TOKENS][: vocabulary - len(SPECIAL_TOKENS)]
         vocabulary_ids = {word: i for i, word in enumerate((*SPECIAL_TOKENS, *words))}
@@ -155,7 +156,7 @@ class Tokenizer:
         """The words (or characters) of a text that the vocabulary does not hold, each once, in order."""
         if self.kind == "bpe":
             return []
-        parts = list(text) if self.kind == "character" else text.split()
+        parts = list(text) if self.kind == "character" else _WORD.findall(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part)]
 
     # --- Templates ------------------------------------------------------------------------------------------

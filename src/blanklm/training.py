@@ -19,15 +19,17 @@ import math
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, load, set_seed
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -35,6 +37,7 @@ from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.models.encoder import EncoderLayer
+from blanklm.streaming import Place, StreamedTexts
 from blanklm.tokenizer import Tokenizer
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
@@ -86,6 +89,7 @@ class Progress:
     batch: int = 0  # batches of this epoch already used
     tokens: int = 0
     seconds: float = 0.0
+    places: list[Place] = field(default_factory=list)  # where each process stands in texts that are streamed
     running_loss: float = 0.0  # nats and tokens since the last line of the log
     running_tokens: int = 0
     best: float = math.inf  # lowest validation bound, nats per token
@@ -96,13 +100,13 @@ class Progress:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        vars(self).update(state | {"places": [Place(**place) for place in state.get("places", ())]})
 
 
 def train(
     model: nn.Module,
     tokenizer: Tokenizer,
-    texts: TokenisedTexts,
+    texts: TokenisedTexts | StreamedTexts,
     validation: TokenisedTexts,
     config: TrainingConfig,
     folder: Path,
@@ -130,7 +134,7 @@ class Run:
         self,
         model: nn.Module,
         tokenizer: Tokenizer,
-        texts: TokenisedTexts,
+        texts: TokenisedTexts | StreamedTexts,
         validation: TokenisedTexts,
         config: TrainingConfig,
         folder: Path,
@@ -139,10 +143,18 @@ class Run:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
         trackers = "tensorboard" if importlib.util.find_spec("tensorboard") else None
+        gpu = torch.cuda.is_available()
         self.accelerator = Accelerator(
-            mixed_precision="bf16" if torch.cuda.is_available() else "no", log_with=trackers, project_dir=str(folder)
+            mixed_precision="bf16" if gpu else "no",
+            cpu=not gpu,
+            log_with=trackers,
+            project_dir=str(folder),
+            kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # they are constants
         )
-        set_seed(config.seed)
+        self.sharded = self.accelerator.distributed_type == DistributedType.FSDP
+        if self.sharded and config.ema:
+            raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
+        set_seed(config.seed, device_specific=True)  # dropout of its own in every process
         on_gpu = self.accelerator.device.type == "cuda"
         optimizer = torch.optim.AdamW(
             _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
@@ -152,9 +164,12 @@ class Run:
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         self.preparation = Preparation(model, texts, self.accelerator)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
-        self.schedule, self.optimizer = schedule, self.accelerator.prepare(optimizer)
-        self.model = self.accelerator.prepare(model)
+        self.schedule = schedule
+        with warnings.catch_warnings():  # its new name is not known to Accelerate yet
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")
+            self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.progress = Progress()
+        self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
         self.averaged = None
         if config.ema:
@@ -169,18 +184,25 @@ class Run:
         return {
             "training": dataclasses.asdict(self.config),
             "model": dataclasses.asdict(self.accelerator.unwrap_model(self.model).config),
-            "texts": _fingerprint(self.texts),
-            "validation texts": _fingerprint(self.validation),
+            "texts": self.texts.fingerprint,
+            "validation texts": self.validation.fingerprint,
         }
 
+    def _check_all_agree(self) -> None:
+        """Processes that read other files or learnt another vocabulary would train as if nothing were wrong."""
+        own = json.dumps(self.settings) + self.tokenizer.backend.to_str()
+        if len(set(gather_object([hashlib.sha256(own.encode()).hexdigest()]))) > 1:
+            raise TrainingError("the processes of this run do not have the same texts, vocabulary and settings")
+
     def begin(self) -> None:
+        self._check_all_agree()
         if (self.folder / "run.json").exists():
             raise TrainingError(f"{self.folder} holds a run already: go on with --resume, or choose another folder")
         if (self.folder / "config.json").exists():
             raise TrainingError(f"{self.folder} holds a model already: choose another folder")
         self.accelerator.wait_for_everyone()  # until all have looked
+        self._keep_best()
         if self.accelerator.is_main_process:
-            self._keep_best()
             with checkpoint.replacing(self.folder / "run.json") as path:
                 path.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
         self._start_trackers()
@@ -193,15 +215,24 @@ class Run:
             before = dict(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise TrainingError(f"{self.folder / 'run.json'} is damaged: begin again in another folder") from None
+        self._check_all_agree()
         for part, values in self.settings.items():
             if before.get(part) != values:
                 raise TrainingError(f"cannot resume {self.folder}: {_difference(part, before.get(part), values)}")
         if states:
             try:
+                # Read as data alone first: Accelerate would run what some of these pickles say, and pass over random
+                # states that it cannot read, so that the run would go on as another one.
+                for pickled in states[-1].glob("*.pkl"):
+                    load(pickled)
                 self.accelerator.load_state(str(states[-1]))
             except Exception as error:  # whatever a damaged file makes its reader raise
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise TrainingError(f"{states[-1]} is damaged ({reason}): begin again in another folder") from None
+        if isinstance(self.texts, StreamedTexts) and states:
+            before, now = len(self.progress.places), self.accelerator.num_processes
+            if before != now:
+                raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
         self._forget_metrics_after(self.progress.step)
         self._start_trackers()
 
@@ -226,19 +257,32 @@ class Run:
     # --- The loop ----------------------------------------------------------------------------------------------
 
     def go(self, advance) -> None:
+        """Train from where the run stands to its end; ``advance`` is told loss and speed now and then."""
+        try:
+            self._loop(advance)
+        except RuntimeError as error:
+            if not _lost_contact(error):
+                raise
+            raise TrainingError(
+                f"another process of this run died, or the connection to it, after step {self.progress.step}: "
+                "start all of them again with --resume"
+            ) from None
+
+    def _loop(self, advance) -> None:
         progress, config = self.progress, self.config
-        running = torch.tensor(progress.running_loss, device=self.accelerator.device)
+        before = progress.running_loss if self.accelerator.is_main_process else 0.0
+        running = torch.tensor(before, device=self.accelerator.device)
         since, tokens_since = time.perf_counter(), 0
         self.model.train()
         for planned, prepared, weight in self.preparation.ahead(self._plan()):
-            running = running + self._step(prepared, weight, planned.tokens)
+            tokens = self._tokens_of_all(planned)
+            running = running + self._step(planned, prepared, weight, tokens)
             progress.step, progress.epoch, progress.batch = progress.step + 1, planned.epoch, planned.batch
-            progress.running_tokens += planned.tokens
-            progress.tokens += planned.tokens
-            tokens_since += planned.tokens
+            progress.running_tokens += tokens
+            progress.tokens += tokens
+            tokens_since += tokens
             if progress.step % config.log_every == 0 or progress.step == config.steps:
-                self._check(running)
-                loss = float(self.accelerator.reduce(running, "sum")) / progress.running_tokens
+                loss = self._checked(running) / progress.running_tokens
                 now = time.perf_counter()
                 speed = tokens_since / (now - since)
                 progress.seconds += now - since
@@ -249,58 +293,101 @@ class Run:
             if progress.step % config.evaluate_every == 0 or progress.step == config.steps:
                 self._evaluate()
             if progress.step % config.save_every == 0 or progress.step == config.steps:
-                self._check(running)
-                progress.running_loss = float(running)
+                progress.running_loss = self._checked(running)
+                progress.places = gather_object([planned.place]) if planned.place is not None else []
                 self._save_state()
             if config.patience and progress.evaluations_since_best >= config.patience:
                 break
         self.accelerator.end_training()
 
-    def _check(self, running: torch.Tensor) -> None:
-        """Stop before anything that is not a number can reach the log or the disk."""
-        if not math.isfinite(float(self.accelerator.reduce(running, "sum"))):
+    def _checked(self, running: torch.Tensor) -> float:
+        """The sum over processes. Stop before anything that is not a number can reach the log or the disk."""
+        total = float(self.accelerator.reduce(running, "sum"))
+        if not math.isfinite(total):
             raise TrainingError(
                 f"the loss is not a number by step {self.progress.step}: lower --learning-rate; "
                 f"the best model and the last saved state in {self.folder} are sound"
             )
+        return total
 
     def _plan(self) -> Iterator[Planned]:
         """The batches from here to the last step, each with where the run stands after it."""
         epoch, batch, step = self.progress.epoch, self.progress.batch, self.progress.step
+        budget, seed, skew = self.config.tokens_per_batch, self.config.seed, self.config.skew
+        if isinstance(self.texts, StreamedTexts):
+            rank, processes = self.accelerator.process_index, self.accelerator.num_processes
+            place = self.progress.places[rank] if self.progress.places else None
+            streamed = self.texts.batches(budget, seed, place, rank, processes, skew)
+            for own in islice(streamed, self.config.steps - step):
+                yield Planned(own.draw, own.tokens, own.epoch, own.after.batch, own.texts, own.after)
+            return
         while step < self.config.steps:
-            config = self.config
-            draws = training_epoch(self.texts, config.tokens_per_batch, config.seed, epoch, config.skew)
+            draws = training_epoch(self.texts, budget, seed, epoch, skew)
             for draw in draws[batch : batch + self.config.steps - step]:
                 batch, step = batch + 1, step + 1
                 tokens = int(self.texts.lengths[draw.indices].sum())
                 yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
             epoch, batch = epoch + 1, 0
 
-    def _step(self, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
+    def _tokens_of_all(self, planned: Planned) -> int:
+        """The tokens of a batch over all processes; where texts are streamed, each knows only its own."""
+        if planned.texts is None or self.accelerator.num_processes == 1:
+            return planned.tokens
+        return int(self.accelerator.reduce(torch.tensor(planned.tokens, device=self.accelerator.device), "sum"))
+
+    def _step(self, planned: Planned, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
         """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
         accelerator = self.accelerator
-        total = self.model(prepared).sum() * weight
-        # Distributed gradients are averaged over processes; the batch's loss is their sum.
-        accelerator.backward(total * accelerator.num_processes / tokens)
+        total = self._backward(planned, prepared, weight, tokens)
         norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        norm = norm.full_tensor() if self.sharded else norm
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
         if self.averaged is not None:
             self.averaged.update(accelerator.unwrap_model(self.model))
-        return total.detach() + 0.0 * norm  # a gradient that is not finite shows, like such a loss, in the sum
+        return total + 0.0 * norm  # a gradient that is not finite shows, like such a loss, in the sum
+
+    def _backward(self, planned: Planned, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
+        """The gradients of the batch's loss over its tokens, and this process's part; in pieces where memory is short.
+
+        The canvas of a text does not depend on its batch, so the pieces add up to the same gradients.
+        """
+        accelerator, exchanging = self.accelerator, False
+        while True:
+            pieces = [prepared] if self.pieces == 1 else self.preparation.in_pieces(planned, self.pieces)
+            total = torch.zeros((), device=accelerator.device)
+            try:
+                for number, piece in enumerate(pieces, 1):
+                    last = number == len(pieces)
+                    with nullcontext() if last else accelerator.no_sync(self.model):
+                        loss = self.model(piece).sum() * weight
+                        exchanging = last and accelerator.num_processes > 1
+                        # Distributed gradients are averaged over processes; the batch's loss is their sum.
+                        accelerator.backward(loss * accelerator.num_processes / tokens)
+                    total += loss.detach()
+                return total
+            except torch.OutOfMemoryError:
+                if len(pieces) < self.pieces or exchanging or self.sharded:  # a text alone, or others wait for us
+                    raise TrainingError(
+                        f"out of memory at step {self.progress.step + 1}: lower --tokens-per-batch or --max-length"
+                    ) from None
+            self.optimizer.zero_grad()
+            self.pieces *= 2
+            if accelerator.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     @torch.no_grad()
     def _evaluate(self) -> None:
         """The validation bound in nats per token, on the same canvases every time."""
         progress, accelerator = self.progress, self.accelerator
         model = self._kept_model().eval()
+        loss = self.model if self.sharded else model.loss  # only the wrapper brings sharded weights together
         total = torch.zeros((), device=accelerator.device)
         for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
-            part = draw.part(accelerator.process_index, accelerator.num_processes)
-            if len(part.indices):
-                batch = part.collate(self.validation, self.preparation.on_gpu).to(accelerator.device)
-                total += model.loss(model.prepare(batch)).sum()
+            part, weight = draw.part_or_first(accelerator.process_index, accelerator.num_processes)
+            batch = model.prepare(part.collate(self.validation, self.preparation.on_gpu).to(accelerator.device))
+            total += loss(batch).sum() * weight
         bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
         self.model.train()
         if not math.isfinite(bound):
@@ -308,8 +395,7 @@ class Run:
         self._log({"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
         if bound < progress.best:
             progress.best, progress.best_step, progress.evaluations_since_best = bound, progress.step, 0
-            if accelerator.is_main_process:
-                self._keep_best()
+            self._keep_best()
         else:
             progress.evaluations_since_best += 1
 
@@ -319,7 +405,9 @@ class Run:
         return self.averaged.model if self.averaged is not None else self.accelerator.unwrap_model(self.model)
 
     def _keep_best(self) -> None:
-        checkpoint.save(self.folder, self._kept_model(), self.tokenizer, self.about)
+        weights = self.accelerator.get_state_dict(self.model) if self.sharded else None  # every process has a part
+        if self.accelerator.is_main_process:
+            checkpoint.save(self.folder, self._kept_model(), self.tokenizer, self.about, weights=weights)
 
     def _save_state(self) -> None:
         """Write state-N under another name, rename it when whole, and only then drop the ones before it."""
@@ -386,6 +474,8 @@ class Planned:
     tokens: int
     epoch: int
     batch: int
+    texts: TokenisedTexts | None = None  # where they are streamed: this process's own, and its tokens and place
+    place: Place | None = None
 
 
 class Average:
@@ -416,19 +506,27 @@ class Preparation(Dataset):
     process that keeps it busy never waits for a count of symbols or blanks.
     """
 
-    def __init__(self, model: nn.Module, texts: TokenisedTexts, accelerator: Accelerator) -> None:
+    def __init__(self, model: nn.Module, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator) -> None:
         self.texts, self.device = texts, accelerator.device
         self.rank, self.processes = accelerator.process_index, accelerator.num_processes
         self.on_gpu = self.device.type == "cuda"
         self.model = copy.deepcopy(model) if self.on_gpu else model  # stays on the CPU when the model moves
 
     def __getitem__(self, planned: Planned) -> tuple[Planned, Any, float]:
-        """Where a batch has fewer texts than there are processes, the others take its first text with weight 0: every
-        process must take part in the exchange of gradients."""
-        part = planned.draw.part(self.rank, self.processes)
-        weight = float(len(part.indices) > 0)
-        part = part if weight else planned.draw.part(0, len(planned.draw.indices))
-        return planned, self.model.prepare(part.collate(self.texts, self.on_gpu)), weight
+        part, texts, weight = self._part(planned)
+        return planned, self.model.prepare(part.collate(texts, self.on_gpu)), weight
+
+    def _part(self, planned: Planned) -> tuple[Draw, TokenisedTexts, float]:
+        if planned.texts is not None:
+            return planned.draw, planned.texts, 1.0
+        part, weight = planned.draw.part_or_first(self.rank, self.processes)
+        return part, self.texts, weight
+
+    def in_pieces(self, planned: Planned, pieces: int) -> list[Any]:
+        """This process's part in as many pieces, or as many as it has texts, on the device."""
+        part, texts, _ = self._part(planned)
+        cut = [part.part(number, pieces) for number in range(min(pieces, len(part.indices)))]
+        return [self.model.prepare(piece.collate(texts, self.on_gpu).to(self.device)) for piece in cut]
 
     def ahead(self, plan: Iterator[Planned]) -> Iterator[tuple[Planned, Any, float]]:
         """Every planned batch, in order."""
@@ -458,15 +556,17 @@ def _moved(value: Any, device: torch.device, used_on: torch.cuda.Stream) -> Any:
     return value
 
 
+def _lost_contact(error: RuntimeError) -> bool:
+    """Whether an exchange between processes failed; gloo has no error class of its own."""
+    signs = ("closed by peer", "reset by peer", "Broken pipe", "gloo")
+    return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in signs)
+
+
 def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Decay the matrices; leave biases and norms alone."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
-
-
-def _fingerprint(texts: TokenisedTexts) -> str:
-    return hashlib.sha256(texts.flat.tobytes() + texts.lengths.tobytes()).hexdigest()
 
 
 def _difference(part: str, before: Any, now: Any) -> str:

@@ -2,18 +2,22 @@
 
 UTF-8 only, and strictly: a wrong byte would otherwise reach the vocabulary unseen. A line ends at a newline
 (LF or CRLF) and nowhere else; the other Unicode line separators are ordinary characters of the text.
+
+A few kilobytes of .xz can hold terabytes, and a file without newlines is one line: both are bounded, and what goes
+beyond is refused by name. Archives (.zip, .tar) are never unpacked.
 """
 
 from __future__ import annotations
 
 import bz2
 import codecs
+import glob
 import gzip
 import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import IO
@@ -21,6 +25,12 @@ from typing import IO
 from blanklm.errors import DataError
 
 COMPRESSED = (".xz", ".gz", ".bz2", ".zst")
+ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
+LONGEST_LINE = 2**26  # bytes
+CHUNK = 2**20  # bytes read at a time
+GREATEST_EXPANSION = 200  # decompressed size over compressed size; text reaches 3 to 20
+ZST_INPUT = 2**12  # compressed bytes at a time: zstd may expand them some ten thousand times
+SMALL = 2**26  # bytes that any file may expand to, however small it is
 DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)  # what the standard readers raise on a damaged file
 
 
@@ -45,6 +55,18 @@ def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
     return _fields(path, lines, field) if is_jsonl(path) else lines
 
 
+def matching_files(pattern: str) -> list[Path]:
+    """The files that a path or a pattern names, in order."""
+    if Path(pattern).exists():
+        return [Path(pattern)]
+    files = sorted(Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
+    if not files and glob.has_magic(pattern):
+        raise DataError(f"no file matches {pattern}: check the path, and quote a pattern such as 'texts/*.jsonl.zst'")
+    if not files:
+        raise DataError(f"there is no file {pattern}: check the path")
+    return files
+
+
 def is_jsonl(path: Path) -> bool:
     """Whether a file holds JSON lines, by its name; compressed or not."""
     return (path.stem if path.suffix in COMPRESSED else path.name).endswith(".jsonl")
@@ -52,20 +74,51 @@ def is_jsonl(path: Path) -> bool:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """The file's bytes, decompressed as its suffix says."""
+    if path.suffix in ARCHIVES or ".tar" in path.suffixes:
+        raise DataError(f"{path} is an archive: unpack it, and give the text files inside")
     match path.suffix:
         case ".xz":
-            return lzma.open(path, "rb")
+            chunks = _read_chunks(lzma.open, path)
         case ".gz":
-            return gzip.open(path, "rb")
+            chunks = _read_chunks(gzip.open, path)
         case ".bz2":
-            return bz2.open(path, "rb")
+            chunks = _read_chunks(bz2.open, path)
         case ".zst":
-            return _open_zst(path)
+            chunks = _zst_chunks(path)
         case _:
             return open(path, "rb")
+    return io.BufferedReader(_ChunkStream(_bounded(chunks, path)), CHUNK)
 
 
-def _open_zst(path: Path) -> IO[bytes]:
+def bounded_lines(stream: IO[bytes], name: str | PathLike[str]) -> Iterator[bytes]:
+    """The lines of a stream with their newlines; one too long to be a text is refused before it is in memory."""
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise DataError(f"{name}:{number} is longer than {LONGEST_LINE // 2**20} MiB: is this a file of texts?")
+        yield line
+
+
+def _read_chunks(opener: Callable[[Path, str], IO[bytes]], path: Path) -> Iterator[bytes]:
+    with opener(path, "rb") as stream:
+        yield from iter(lambda: stream.read(CHUNK), b"")
+
+
+def _bounded(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """The chunks of a compressed file, up to a size that its own makes credible."""
+    left = max(SMALL, GREATEST_EXPANSION * path.stat().st_size)
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise DataError(
+                f"{path} expands to more than {GREATEST_EXPANSION} times its size, which text does not: "
+                "if you trust it, decompress it first"
+            )
+        yield chunk
+
+
+def _zst_chunks(path: Path) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError:
@@ -78,7 +131,7 @@ def _open_zst(path: Path) -> IO[bytes]:
     def chunks() -> Iterator[bytes]:
         frame = None
         with open(path, "rb") as file:
-            while compressed := file.read(2**20):
+            while compressed := file.read(ZST_INPUT):
                 while compressed:
                     frame = frame or decompressor.decompressobj()
                     try:
@@ -90,7 +143,7 @@ def _open_zst(path: Path) -> IO[bytes]:
         if frame is not None:
             raise EOFError("the last frame is cut short")
 
-    return io.BufferedReader(_ChunkStream(chunks()))
+    return chunks()
 
 
 class _ChunkStream(io.RawIOBase):
@@ -118,7 +171,7 @@ class _ChunkStream(io.RawIOBase):
 def _decoded_lines(path: Path) -> Iterator[str]:
     try:
         with open_bytes(path) as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(bounded_lines(stream, path), start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), path, number)
