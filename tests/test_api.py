@@ -214,3 +214,17 @@ def test_fill_records_are_json(model):
     record = model.fill("the ___ .").to_json(trace=True)
     assert json.loads(json.dumps(record)) == record
     assert record["trajectory"][-1] == {"canvas": record["text"]}
+
+
+def test_a_watch_sees_the_trajectory_grow_and_may_give_the_text_up(model):
+    seen = []
+
+    def watch(so_far):
+        seen.append(so_far())
+        return len(seen) < 3
+
+    watched = model.prepare(CANVAS, watch=watch)
+    given_up, filled = model.fill([watched, CANVAS])
+    assert given_up is None and filled.text == model.fill(CANVAS).text
+    assert [len(trajectory.actions) for trajectory in seen] == [0, 1, 2]
+    assert seen[-1].actions == filled.trajectory.actions[:2]

@@ -52,3 +52,18 @@ def test_the_filling_benchmark_gives_the_fills_of_the_formula(tmp_path):
     report = json.loads(out.read_text())
     assert report["same_fills"] == report["texts"] == 5
     assert report["ratio"] > 1 and 0 < report["encoder_share"] < 1
+
+
+def test_the_serving_benchmark_loses_and_crosses_no_answer(tmp_path):
+    out = tmp_path / "serving.json"
+    options = ["--sizes", "bundled", "--clients", "2,16", "--seconds", "2", "--requests", "200", "--out", str(out)]
+    command = [sys.executable, "benchmarks/serving.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(out.read_text())["sizes"]["bundled"]
+    assert set(report["clients"]) == {"2", "16"}
+    for load in report["clients"].values():
+        assert set(load["codes"]) == {"200"} and load["crossed"] == load["different"] == 0
+        assert 0 < load["p50_seconds"] <= load["p99_seconds"] and load["share_of_offline"] > 0
+    assert report["memory"]["codes"] == {"200": 200}
+    assert report["memory"]["megabytes_at_the_end"] < 1.2 * report["memory"]["megabytes_after_a_tenth"]
