@@ -45,11 +45,10 @@ def run(
             timeout_graceful_shutdown=int(bounds.deadline + bounds.body_seconds) + 1,
         )
         where = f"[{host}]" if ":" in host else host
-        print(
-            f"serving {', '.join(loaded)} on http://{where}:{listener.getsockname()[1]}/", file=sys.stderr, flush=True
-        )
+        address = f"http://{where}:{listener.getsockname()[1]}/"
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has shut down
         with suppress(KeyboardInterrupt):
+            print(f"serving {', '.join(loaded)} on {address}", file=sys.stderr, flush=True)
             uvicorn.Server(config).run(sockets=[listener])
 
 
