@@ -69,12 +69,22 @@ def server(folder: Path) -> Iterator[int]:
         process.wait(60)
 
 
-def memory(port: int) -> int:
-    """The resident bytes of the server, as it says."""
+def metric(port: int, name: str) -> float:
+    """What the server says of itself."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()
-    return int(float(re.search(r"^process_resident_memory_bytes (\S+)", page, re.MULTILINE)[1]))
+    return float(re.search(rf"^{name} (\S+)", page, re.MULTILINE)[1])
+
+
+def memory(port: int) -> float:
+    """Its resident bytes."""
+    return metric(port, "process_resident_memory_bytes")
+
+
+def batches(port: int) -> np.ndarray:
+    """[2] the texts in all batches so far, and the number of batches."""
+    return np.array([metric(port, "blanklm_batch_texts_sum"), metric(port, "blanklm_batch_texts_count")])
 
 
 class Load:
@@ -151,9 +161,11 @@ def benchmark(size: str, clients: list[int], seconds: float, requests: int) -> d
             Load(port, texts, fills).run(8, range(32))  # warm-up
             for number in clients:
                 load, until = Load(port, texts, fills), seconds if number == max(clients) else seconds / 4
-                end = time.perf_counter() + until
+                before, end = batches(port), time.perf_counter() + until
                 took = load.run(number, takewhile(lambda _, end=end: time.perf_counter() < end, count()))
                 report["clients"][number] = load.report(took)
+                in_batches, number_of_batches = batches(port) - before
+                report["clients"][number]["texts_per_batch"] = in_batches / number_of_batches
                 offline.append(texts_per_second(model, texts))
             report["offline_texts_per_second"] = max(offline)
             for result in report["clients"].values():
@@ -178,11 +190,12 @@ def texts_per_second(model: BlankLM, texts: list[str]) -> float:
 
 
 def table(size: str, report: dict) -> Table:
-    shown = Table("clients", "texts/s", "of offline", "p50", "p99", "codes", "crossed", "different")
+    shown = Table("clients", "a batch", "texts/s", "of offline", "p50", "p99", "codes", "crossed", "different")
     shown.title = f"{size}: offline {report['offline_texts_per_second']:.1f} texts/s"
     for clients, r in report["clients"].items():
         shown.add_row(
             str(clients),
+            f"{r['texts_per_batch']:.1f}",
             f"{r['texts_per_second']:.1f}",
             f"{r['share_of_offline']:.0%}",
             f"{1000 * r['p50_seconds']:.0f} ms",

@@ -18,6 +18,7 @@ from typing import Any
 from blanklm.serve.limits import Limits, Refusal
 
 Run = Callable[[list[Any]], Sequence[Any]]  # items in, one answer each out
+LINGER = 0.05  # of the time of the last batch
 RATE_MEMORY = 0.9  # how much of the estimated seconds a text survives each batch
 
 
@@ -65,7 +66,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._closing = False
         self.working = 0  # texts in the batch that is being run
-        self._seconds_a_text = 0.05
+        self._seconds_a_text, self._last_seconds = 0.05, 0.0
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
@@ -109,6 +110,7 @@ class Batcher:
             started, self.working = time.monotonic(), len(batch)
             _run(batch)
             seconds, self.working = time.monotonic() - started, 0
+            self._last_seconds = seconds
             self._seconds_a_text += (1 - RATE_MEMORY) * (seconds / len(batch) - self._seconds_a_text)
             self.observe(batch, seconds)
 
@@ -137,10 +139,15 @@ class Batcher:
                 job.answer.set_exception(Stopped())
 
     def _linger(self) -> None:
-        """Wait for more to come, as long as more keeps coming, but no longer than the limit."""
-        until = time.monotonic() + self.limits.batch_wait
+        """Wait for more to come, as long as more keeps coming, but no longer than the limit.
+
+        Clients that have just had their answers ask again at once. To leave without them would split them for good
+        into those who are worked on and those who wait, so where batches take long, a little longer is waited.
+        """
+        longest = max(self.limits.batch_wait, LINGER * self._last_seconds)
+        until = time.monotonic() + longest
         while len(self._queue) < self.limits.batch and not self._closing and time.monotonic() < until:
-            if not self._changed.wait(self.limits.batch_wait / 4):
+            if not self._changed.wait(longest / 4):
                 return
 
     def _choose(self) -> list[Job]:
