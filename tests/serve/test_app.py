@@ -234,9 +234,13 @@ def test_other_hosts_and_other_sites_are_kept_out(model):
             assert client.get("/healthz", headers={"Host": host}).status_code == status
         answer = client.get("/v1/models", headers={"Host": "localhost", "Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in answer.headers
-    with client_of(model, origins=["https://friend.example"]) as client:
+    with client_of(model, origins=["https://friend.example"], token="geheim") as client:
+        ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        for origin, status in (("https://friend.example", 200), ("https://evil.example", 400)):
+            assert client.options("/v1/fill", headers={"Origin": origin, **ask}).status_code == status
         answer = client.get("/v1/models", headers={"Origin": "https://friend.example"})
         assert answer.headers["access-control-allow-origin"] == "https://friend.example"
+        assert error_of(answer, 401)
 
 
 @pytest.mark.parametrize(

@@ -190,10 +190,10 @@ def create_app(
         _add_endpoint(app, service, task, wanted)
     _add_pages(app, service, wanted)
     _add_error_handlers(app)
-    # The last added stands outermost: count everything, then guard, then CORS.
+    # The last added stands outermost: count everything, then CORS (browsers ask first, without a token), then guard.
+    app.add_middleware(Guard, limits=limits, token=token, hosts=hosts)
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
-    app.add_middleware(Guard, limits=limits, token=token, hosts=hosts)
     paths = {route.path for route in app.routes if hasattr(route, "methods")}
     app.add_middleware(Measured, metrics=service.metrics, paths=paths)
     return app
