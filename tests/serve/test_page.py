@@ -13,10 +13,12 @@ import torch
 from playwright.sync_api import Page, expect, sync_playwright
 
 from blanklm import Blank, BlankLM, cli
+from blanklm.models.backbone import Pretrained
 from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
 from tests.serve.browser import chromium
 from tests.serve.conftest import served
+from tests.test_backbone import publish
 
 CANVAS = "they also have ___ which ___ ."
 
@@ -210,11 +212,14 @@ def test_another_reading_brings_its_own_steps_and_alternatives(page):
     expect(chosen).to_contain_text(second.text)
 
 
-@pytest.fixture(scope="module", params=["bpe", "character"])
+@pytest.fixture(scope="module", params=["bpe", "character", "wordpiece"])
 def other_tokens(request, tmp_path_factory):
     """A model of random weights whose tokens are not words, and its server."""
     lines = ["The soup was good, and so was the bread!", "Our waiter (Tom) was kind; the price wasn't."] * 3
-    tokenizer = Tokenizer.train(request.param, lines, vocabulary=320)
+    if request.param == "wordpiece":
+        tokenizer = Pretrained.load(publish(tmp_path_factory.mktemp("bert"), "bert")).tokenizer()
+    else:
+        tokenizer = Tokenizer.train(request.param, lines, vocabulary=320)
     weights = make_blm(len(tokenizer), seed=1, spread=3.0, max_length=64)
     weights.sides_out.bias.data += torch.tensor([3.0, 0, 0, 0])  # it comes to an end
     model = BlankLM(weights, tokenizer)
@@ -227,7 +232,7 @@ def other_tokens(request, tmp_path_factory):
 def test_texts_of_models_whose_tokens_are_not_words(opened, other_tokens):
     """Whatever the tokens are, the page shows the text that Python gives, in the end and at the blank's place."""
     model, url = other_tokens
-    for canvas in ("The ___[3] was ___[2], (___[4]).", "___[5] soup ___[2-6]!"):
+    for canvas in ("The ___[3] was ___[2], (___[4]).", "___[5] soup ___[2-6]!", "___[2]___[1] ."):
         page = opened("#" + urlencode({"text": canvas}), server=url)
         best = model.fill(canvas, n=4, beam=5)
         expect(result(page)).to_have_text(best.text, use_inner_text=True)
