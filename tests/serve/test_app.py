@@ -9,10 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from blanklm.canvas import Template
+from blanklm.serve.app import create_app
 from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits
+from blanklm.serve.tasks.sample import SampleTask
 from tests.serve.conftest import client_of
 from tests.test_api import CANVAS
 
@@ -188,7 +191,7 @@ def test_bodies_that_are_no_json(client):
 def test_no_such_model_page_or_method(client):
     assert error_of(fill(client, CANVAS, model="gpt"), 404) == {
         "code": "no_such_model",
-        "message": "there is no model 'gpt': served are words",
+        "message": "there is no model 'gpt' for this: served are words",
         "field": "model",
     }
     assert error_of(client.get("/v1/restore"), 404)["code"] == "not_found"
@@ -332,6 +335,20 @@ def test_models_health_and_metrics(client, model):
     assert metric(client, 'blanklm_texts_total{outcome="done",task="fill"}') == before + 2
     assert metric(client, 'blanklm_requests_total{path="/v1/fill",status="200"}') >= 1
     assert metric(client, "blanklm_queue_texts") == 0
+
+
+def test_a_task_is_there_when_a_model_can_do_it(model, slowed, monkeypatch):
+    other = slowed(0)
+    monkeypatch.setattr(SampleTask, "takes", lambda task, model: model is other)
+    with client_of(model) as client:
+        assert client.get("/v1/models").json()["models"][0]["tasks"] == ["fill", "score"]
+        assert error_of(client.post("/v1/sample", json={"texts": [CANVAS]}), 404)["code"] == "not_found"
+    with TestClient(create_app({"words": model, "other": other})) as client:
+        assert client.post("/v1/sample", json={"texts": [CANVAS]}).json()["model"] == "other"
+        assert fill(client, CANVAS).json()["model"] == "words"
+        assert fill(client, CANVAS, model="other").json()["model"] == "other"
+        error = error_of(client.post("/v1/sample", json={"texts": [CANVAS], "model": "words"}), 404)
+        assert error["code"] == "no_such_model" and error["message"].endswith("served are other")
 
 
 def metric(client, name):

@@ -91,16 +91,16 @@ class Service:
         self.batcher = Batcher(limits, self.metrics.observe)
         self.metrics.watch(self.batcher)
 
-    @property
-    def default(self) -> str:
-        return next(iter(self.models))
+    def able(self, task: Task) -> list[str]:
+        """The models that can do a task, its default first."""
+        return [name for name, model in self.models.items() if task.takes(model)]
 
     async def jobs(self, task: Task, body: TaskBody) -> Sequence[Job]:
         """The jobs of a request, not yet submitted."""
-        name = self.default if body.model is None else body.model
-        if name not in self.models:
-            served = ", ".join(self.models)
-            raise Refusal(404, "no_such_model", f"there is no model {name!r}: served are {served}", "model")
+        name = self.able(task)[0] if body.model is None else body.model
+        if name not in self.able(task):
+            served = ", ".join(self.able(task))
+            raise Refusal(404, "no_such_model", f"there is no model {name!r} for this: served are {served}", "model")
         deadline = time.monotonic() + min(self.limits.deadline, body.deadline or self.limits.deadline)
         return await run_in_threadpool(task.jobs, name, self.models[name], body, self.limits, deadline)
 
@@ -122,8 +122,8 @@ class Service:
         return [
             {
                 "name": name,
-                "default": name == self.default,
-                "tasks": [task.name for task in TASKS],
+                "default": name == next(iter(self.models)),
+                "tasks": [task.name for task in TASKS if task.takes(model)],
                 "tokens": model.tokenizer.kind,
                 "max_length": model.model.config.max_length,
                 "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
@@ -187,7 +187,8 @@ def create_app(
     app.state.service = service
     wanted = [Depends(HTTPBearer(auto_error=False))] if token is not None else []  # the guard checks, the schema tells
     for task in TASKS:
-        _add_endpoint(app, service, task, wanted)
+        if service.able(task):
+            _add_endpoint(app, service, task, wanted)
     _add_pages(app, service, wanted)
     _add_error_handlers(app)
     # The last added stands outermost: count everything, then CORS (browsers ask first, without a token), then guard.
@@ -233,7 +234,7 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, wanted: Sequence[A
         for place, job in enumerate(jobs):
             if (refusal := refusal_of(job, place)) is not None:
                 raise refusal
-        return JSONResponse({"model": body.model or service.default, "results": task.results(body, jobs)})
+        return JSONResponse({"model": body.model or service.able(task)[0], "results": task.results(body, jobs)})
 
 
 def _add_pages(app: FastAPI, service: Service, wanted: Sequence[Any]) -> None:

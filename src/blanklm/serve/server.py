@@ -55,9 +55,15 @@ def run(
 def _listen(host: str, port: int) -> socket.socket:
     """The port, taken before the models are loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns off Nagle's algorithm only where it is told TCP by name; else each answer would wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener.bind((host, port))
+        listener.listen(2048)
+        return listener
     except OSError as error:
+        listener.close()
         raise BlankLMError(f"cannot listen on {host} port {port} ({error.strerror}): choose another --port") from None
 
 

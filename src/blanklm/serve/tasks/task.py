@@ -34,6 +34,10 @@ class Task(ABC):
     Body: ClassVar[type[TaskBody]]
     Result: ClassVar[type[BaseModel]]  # of one text
 
+    def takes(self, model: BlankLM) -> bool:
+        """Whether a model can do the task; its endpoint is there when a served model can."""
+        return True
+
     @abstractmethod
     def jobs(self, name: str, model: BlankLM, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
         """The work of a request; whatever is wrong with it raises Refusal or BlankLMError here."""
