@@ -18,7 +18,7 @@ from typing import Any
 from blanklm.serve.limits import Limits, Refusal
 
 Run = Callable[[list[Any]], Sequence[Any]]  # items in, one answer each out
-LINGER = 0.05  # of the time of the last batch
+LINGER = 0.25  # of the time of the last batch, while texts keep coming; a quarter of that when none comes
 RATE_MEMORY = 0.9  # how much of the estimated seconds a text survives each batch
 
 
