@@ -23,7 +23,7 @@ class Limits:
     deadline: float = 30.0  # seconds from a request's arrival until its work is stopped
     batch: int = 64  # texts filled together
     batch_tokens: int = 8192  # tokens in one pass over a batch, where it has more than one text
-    batch_wait: float = 0.01  # seconds that a text may wait for others to share its batch, or a quarter of a batch's time
+    batch_wait: float = 0.01  # seconds that a text may wait for others to share its batch; or a quarter of a batch
 
     def __post_init__(self) -> None:
         for field in fields(self):
