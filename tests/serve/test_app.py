@@ -1,5 +1,6 @@
 """The HTTP API in this process: what it answers, what it refuses, and that it stops when nobody wants the answer."""
 
+import gc
 import json
 import re
 import threading
@@ -15,6 +16,7 @@ from blanklm.canvas import Template
 from blanklm.serve.app import create_app
 from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits
+from blanklm.serve.tasks.canvases import CanvasJob
 from blanklm.serve.tasks.sample import SampleTask
 from tests.serve.conftest import client_of
 from tests.test_api import CANVAS
@@ -363,6 +365,20 @@ def test_the_page_asks_nothing_of_other_servers(client):
     assert assets
     for asset in assets:
         assert not asset.startswith(("http", "//")) and client.get("/" + asset.lstrip("./")).status_code == 200, asset
+
+
+@pytest.mark.parametrize("options", [{}, {"n": 2, "beam": 2}, {"stream": True}], ids=str)
+def test_an_answered_job_is_gone_without_waiting_for_the_collector(client, options):
+    """So memory does not grow between its rare runs; the worker may still hold its last batch."""
+    fill(client, CANVAS, **options)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            fill(client, CANVAS, **options)
+        assert sum(isinstance(thing, CanvasJob) for thing in gc.get_objects()) <= 2
+    finally:
+        gc.enable()
 
 
 def test_threads_do_not_outlive_the_server(model):

@@ -218,8 +218,8 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, wanted: Sequence[A
     async def endpoint(request: Request, body: task.Body) -> Response:
         jobs = await service.jobs(task, body)
 
-        def result(job: Job) -> dict:
-            refusal = refusal_of(job, jobs.index(job))
+        def result(job: Job, place: int) -> dict:
+            refusal = refusal_of(job, place)
             if refusal is not None:
                 raise refusal
             return task.results(body, [job])[0]

@@ -13,6 +13,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -56,15 +57,21 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 class Stream:
     """What happens to the jobs of a request, from now on. To be made before they are submitted."""
 
-    def __init__(self, jobs: Sequence[CanvasJob], live: bool, result_of: Callable[[CanvasJob], dict]) -> None:
+    def __init__(self, jobs: Sequence[CanvasJob], live: bool, result_of: Callable[[CanvasJob, int], dict]) -> None:
         """``live``: tell steps as they are taken. ``result_of`` a job that has ended is its record, or a Refusal."""
         self.jobs, self.result_of = jobs, result_of
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Queue()
         self._steps = {job: Steps(place) for place, job in enumerate(jobs)}
+        self._job_of = {job.answer: job for job in jobs}
         for job in jobs:
             if live:
                 job.follow = partial(self._tell, job)
-            job.answer.add_done_callback(lambda _, job=job: self._tell(job))
+            job.answer.add_done_callback(self._ended)
+
+    def _ended(self, answer: Future) -> None:
+        job = self._job_of.get(answer)
+        if job is not None:
+            self._tell(job)
 
     def _tell(self, job: CanvasJob, trajectory: Trajectory | None = None) -> None:
         """Called by the worker: a job has a further step, or has ended."""
@@ -86,6 +93,8 @@ class Stream:
         finally:
             for job in self.jobs:
                 job.leave()
+                job.follow = None
+            self.jobs, self._steps, self._job_of = (), {}, {}  # the jobs hold us: they go when we let them
 
     def _news_of(self, job: CanvasJob, trajectory: Trajectory | None) -> Iterator[bytes]:
         steps = self._steps[job]
@@ -93,7 +102,7 @@ class Stream:
             yield from steps.further(trajectory.to_json()[:-1])  # the last has no action yet
             return
         try:
-            result = self.result_of(job)
+            result = self.result_of(job, steps.place)
         except Refusal as refusal:
             yield event("error", {"text": steps.place, **refusal.to_json()})
             return

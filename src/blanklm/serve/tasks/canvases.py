@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
+from weakref import WeakMethod
 
 from pydantic import BaseModel, Field
 
-from blanklm.api import BlankLM
+from blanklm.api import BlankLM, Watch
 from blanklm.api import Request as Prepared
 from blanklm.canvas import Fill, Template, Trajectory
 from blanklm.errors import BlankLMError
@@ -135,7 +136,7 @@ class CanvasTask(Task):
                 if words > limits.words:
                     message = f"the constraints have more than {limits.words:,} words, counted for each of their blanks"
                     raise Refusal(422, "too_many_words", message, field)
-                job.item = place, model.prepare(text, _plain(constraints), job.watch)
+                job.item = place, model.prepare(text, _plain(constraints), _watch_of(job))
             except BlankLMError as error:
                 raise Refusal(422, "bad_text", str(error), field) from None
             if body.strict and job.prepared.unknown:
@@ -155,6 +156,17 @@ class CanvasTask(Task):
             }
             for job in jobs
         ]
+
+
+def _watch_of(job: CanvasJob) -> Watch:
+    """Its watch, by a weak reference: a job that held a text that held the job would outlive its answer."""
+    reference = WeakMethod(job.watch)
+
+    def watch(so_far: Callable[[], Trajectory]) -> bool:
+        method = reference()
+        return method is not None and method(so_far)
+
+    return watch
 
 
 def _count_words(constraints: BlankConstraints | None, blanks: int) -> int:
