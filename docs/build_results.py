@@ -138,7 +138,7 @@ def serving_cpu() -> str:
         hardware, threads = r["hardware"], r["threads"]
     headings = ["model, clients", "texts/s", "of offline", "p50", "p99", "requests", "errors", "crossed"]
     return (
-        f"`python benchmarks/serving.py` on one {hardware}, {threads} threads, the clients on the same machine, each with one text at\n"
+        f"`python benchmarks/serving.py` on one {hardware}, torch threads: {threads}, the clients on the same machine, each with one text at\n"
         "a time; *offline* is filling the same texts in one call, measured before and after each load. Errors are all answers but\n"
         "200 and 429; a crossed answer is one to another client's text.\n\n"
         + table(headings, rows)
