@@ -376,7 +376,7 @@ def test_an_answered_job_is_gone_without_waiting_for_the_collector(client, optio
     try:
         for _ in range(10):
             fill(client, CANVAS, **options)
-        assert sum(isinstance(thing, CanvasJob) for thing in gc.get_objects()) <= 2
+        assert sum(type(thing) is CanvasJob for thing in gc.get_objects()) <= 2
     finally:
         gc.enable()
 
