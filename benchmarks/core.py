@@ -95,12 +95,16 @@ def random_model(size: str, vocabulary: int = VOCABULARY) -> BLM:
     return model
 
 
-def texts_to_fill(model: BLM, tokenizer: Tokenizer, lines: list[np.ndarray]) -> list[Text]:
-    """Lines with hidden words, each blank bound to the number of words that it hides."""
-    prepare = BlankLM(model, tokenizer).prepare
-    masks = mask_corpus([tokenizer.decode(line.tolist()) for line in lines], MASKED, seed=0)
+def with_blanks(sentences: list[str]) -> list[str]:
+    """Sentences with hidden words, each blank bound to the number of words that it hides."""
+    masks = mask_corpus(sentences, MASKED, seed=0)
     blanks = [tuple(Blank.exactly(len(span.split())) for span in mask.spans) for mask in masks]
-    return [prepare(str(Template(m.template.pieces, b))).text for m, b in zip(masks, blanks, strict=True)]
+    return [str(Template(m.template.pieces, b)) for m, b in zip(masks, blanks, strict=True)]
+
+
+def texts_to_fill(model: BLM, tokenizer: Tokenizer, lines: list[np.ndarray]) -> list[Text]:
+    prepare = BlankLM(model, tokenizer).prepare
+    return [prepare(text).text for text in with_blanks([tokenizer.decode(line.tolist()) for line in lines])]
 
 
 # --- What is measured -----------------------------------------------------------------------------------------------

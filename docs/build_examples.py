@@ -1,18 +1,21 @@
 """Run the examples of README.md and docs/*.md and write what they print below them; ``--check`` only compares.
 
-In a ```console block each line that begins with ``$ `` is a command, in a ```python block each that begins with
-``>>> ``; what follows, up to the next one, is its output.
+In a ```console block each line that begins with ``$ `` is a command (``blanklm``, or ``curl`` to a server of the
+bundled models), in a ```python block each that begins with ``>>> ``; what follows, up to the next one, is its output.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import atexit
 import contextlib
 import io
 import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from blanklm import cli
@@ -27,8 +30,10 @@ def run_command(command: str) -> str:
     before, _, after = command.rpartition(" | ")
     piped = subprocess.run(before, shell=True, capture_output=True, check=True).stdout if before else b""
     program, *arguments = shlex.split(after)
+    if program == "curl":
+        return run_curl(arguments)
     if program != "blanklm":
-        raise SystemExit(f"only blanklm commands can be examples, not {command!r}")
+        raise SystemExit(f"only blanklm and curl commands can be examples, not {command!r}")
     printed = io.StringIO()
     old_stdin, old_arguments = sys.stdin, sys.argv
     sys.stdin, sys.argv = io.TextIOWrapper(io.BytesIO(piped)), ["blanklm", *arguments]
@@ -38,6 +43,35 @@ def run_command(command: str) -> str:
     finally:
         sys.stdin, sys.argv = old_stdin, old_arguments
     return printed.getvalue()
+
+
+@cache
+def client():
+    """The server that the examples speak to, in this process."""
+    from fastapi.testclient import TestClient
+
+    from blanklm import BlankLM, pretrained
+    from blanklm.serve.app import create_app
+
+    models = {name: BlankLM.from_pretrained(name, "cpu") for name in pretrained.bundled()}
+    started = TestClient(create_app(models), base_url="http://127.0.0.1:8000")
+    started.__enter__()
+    atexit.register(started.__exit__, None, None, None)
+    return started
+
+
+def run_curl(arguments: list[str]) -> str:
+    parser = argparse.ArgumentParser("curl")
+    parser.add_argument("url")
+    parser.add_argument("-N", action="store_true")
+    parser.add_argument("-H", action="append", default=[])
+    parser.add_argument("--json")
+    options = parser.parse_args(arguments)
+    headers = dict(header.split(": ", 1) for header in options.H)
+    if options.json is None:
+        return client().get(options.url, headers=headers).text
+    headers["Content-Type"] = "application/json"  # as curl's --json says
+    return client().post(options.url, content=options.json, headers=headers).text
 
 
 def run_statement(statement: str, names: dict) -> str:

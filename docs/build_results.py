@@ -213,6 +213,41 @@ def fuzzing() -> str:
     )
 
 
+def serving_cpu() -> str:
+    rows, notes = [], []
+    for size, r in result("benchmarks/serving-cpu")["sizes"].items():
+        for clients, load in r["clients"].items():
+            failed = sum(count for code, count in load["codes"].items() if code not in ("200", "429"))
+            rows.append(
+                [
+                    f"{size}, {clients}",
+                    f"{load['texts_per_second']:.0f}",
+                    f"{load['share_of_offline']:.0%}",
+                    f"{1000 * load['p50_seconds']:,.0f} ms",
+                    f"{1000 * load['p99_seconds']:,.0f} ms",
+                    f"{load['requests']:,}",
+                    f"{failed}",
+                    f"{load['crossed']}",
+                ]
+            )
+        if "memory" in r:
+            m = r["memory"]
+            notes.append(
+                f"Memory of the {size} model's server: {m['megabytes_after_a_tenth']:.0f} MB after a tenth of "
+                f"{m['requests']:,} requests, {m['megabytes_at_the_end']:.0f} MB after all.\n"
+            )
+        hardware, threads = r["hardware"], r["threads"]
+    headings = ["model, clients", "texts/s", "of offline", "p50", "p99", "requests", "errors", "crossed"]
+    return (
+        f"`python benchmarks/serving.py` on one {hardware}, torch threads: {threads}, the clients on the same machine, each with one text at\n"
+        "a time; *offline* is filling the same texts in one call, measured before and after each load. Errors are all answers but\n"
+        "200 and 429; a crossed answer is one to another client's text.\n\n"
+        + table(headings, rows)
+        + "\n"
+        + "".join(notes)
+    )
+
+
 PASSAGES = {
     function.__name__: function
     for function in (
@@ -225,6 +260,7 @@ PASSAGES = {
         core_cpu,
         filling_cpu,
         filling_gpu,
+        serving_cpu,
         training_gpu,
         training_profile,
         scale_cpu,

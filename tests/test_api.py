@@ -274,3 +274,17 @@ def test_the_default_model_is_small_and_quick(english):
     started = time.perf_counter()
     english.fill("I think ___ is ___.")
     assert time.perf_counter() - started < 2  # 0.3 s on two idle cores; tests share theirs
+
+
+def test_a_watch_sees_the_trajectory_grow_and_may_give_the_text_up(model):
+    seen = []
+
+    def watch(so_far):
+        seen.append(so_far())
+        return len(seen) < 3
+
+    watched = model.prepare(CANVAS, watch=watch)
+    given_up, filled = model.fill([watched, CANVAS])
+    assert given_up is None and filled.text == model.fill(CANVAS).text
+    assert [len(trajectory.actions) for trajectory in seen] == [0, 1, 2]
+    assert seen[-1].actions == filled.trajectory.actions[:2]

@@ -66,3 +66,18 @@ def test_the_benchmarks_of_scale_leave_their_numbers(tmp_path):
     assert report["lines"] == 10 and [row["workers"] for row in report["rows"]] == [1]
     assert report["rows"][0]["lines_per_second"] > 0 and report["rows"][0]["filling_seconds"] > 0
     assert json.loads(streaming.read_text())["gigabytes"] == 0.1
+
+
+def test_the_serving_benchmark_loses_and_crosses_no_answer(tmp_path):
+    out = tmp_path / "serving.json"
+    options = ["--sizes", "bundled", "--clients", "2,16", "--seconds", "2", "--requests", "200", "--out", str(out)]
+    command = [sys.executable, "benchmarks/serving.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(out.read_text())["sizes"]["bundled"]
+    assert set(report["clients"]) == {"2", "16"}
+    for load in report["clients"].values():
+        assert set(load["codes"]) == {"200"} and load["crossed"] == load["different"] == 0
+        assert 0 < load["p50_seconds"] <= load["p99_seconds"] and load["share_of_offline"] > 0
+    assert report["memory"]["codes"] == {"200": 200}
+    assert report["memory"]["megabytes_at_the_end"] < 1.2 * report["memory"]["megabytes_after_a_tenth"]

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import torch
 
 from blanklm.canvas import Action, Blank, Canvas, Template
 from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, Text, compile_rules
-from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import ORDERS, Sampling, beam_search, sample, score
+from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
+from blanklm.decoding.search import ORDERS, Sampling, beam_search, sample, score, search_beams
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
 from blanklm.policy import SIDES
 from blanklm.special import BLANK
@@ -449,3 +450,47 @@ def test_the_quick_count_of_sides_equals_the_one_by_one():
         room = rng.randrange(4)
         slow = [account.after(1, side, False, None).keepable(rule, room - sum(SIDES[side])) for side in range(4)]
         assert account.sides_in_words(rule, room).tolist() == slow
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda texts: beam_search(MODEL, texts),
+        lambda texts: search_beams(MODEL, texts, 1, 1, "confident"),
+        lambda texts: beam_search(MODEL, texts, beam=3, n=2),
+        lambda texts: [[draft] if draft.finished else [] for draft in fill_in_parallel(MODEL, texts)],
+        lambda texts: [[draft] if draft.finished else [] for draft in act_one_by_one(MODEL, texts)],
+        lambda texts: sample(MODEL, texts, n=2),
+    ],
+    ids=["greedy", "greedy by objects", "beam", "parallel", "parallel by objects", "sampling"],
+)
+def test_a_watched_text_is_given_up_when_its_watch_says_so_and_the_others_go_on(search):
+    texts = [text_of(canvas) for canvas in ("a ___[3] b", "___[4] c ___[5]", "___[2]")]
+    unwatched, seen = search(texts), []
+
+    def watch(so_far):
+        seen.append(so_far())
+        return len(seen) < 3
+
+    watched = search([texts[0], replace(texts[1], watch=watch), texts[2]])
+    assert watched[1] == [] and len(seen) in (3, 4)  # both draws of a text are asked in the pass that stops them
+    assert seen[0] == texts[1].begin() and not any(draft.finished for draft in seen)
+    for found, expected in ((watched[0], unwatched[0]), (watched[2], unwatched[2])):
+        assert [draft.items for draft in found] == [draft.items for draft in expected]
+
+
+def test_a_watch_that_never_objects_changes_nothing():
+    text, seen = text_of("a ___[3] b ___[2]"), []
+    watched = replace(text, watch=lambda so_far: seen.append(so_far()) is None)
+    assert beam_search(MODEL, [watched])[0][0].items == beam_search(MODEL, [text])[0][0].items
+    assert [draft.steps for draft in seen] == [0, 1, 2, 3, 4]
+
+
+def test_a_text_filled_in_parallel_as_tensors_can_be_given_up_too():
+    texts = [text_of(canvas) for canvas in ("a ___ b", "___ c ___", "___")]
+    unwatched, seen = fill_in_parallel(LIKELY_TO_STOP, texts), []
+    first, given_up, last = fill_in_parallel(
+        LIKELY_TO_STOP, [texts[0], replace(texts[1], watch=lambda so_far: seen.append(so_far())), texts[2]]
+    )
+    assert (first.items, last.items) == (unwatched[0].items, unwatched[2].items)
+    assert seen == [texts[1].begin()] and given_up.items == texts[1].ids

@@ -126,3 +126,16 @@ def test_the_batch_size_changes_nothing(blm, budget):
     np.testing.assert_allclose(cut.log_likelihoods, whole.log_likelihoods, atol=1e-4)
     assert sum(counted) == 3 * 9
     np.testing.assert_allclose(bound(blm, texts, 2, tokens_per_batch=budget), bound(blm, texts, 2), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", [exact, lambda *a, **k: monte_carlo(a[0], [a[1]], 8, **k)], ids=["exact", "orders"])
+def test_progress_counts_canvases_and_what_it_raises_stops_the_work(blm, method):
+    done = []
+    method(blm, TEXTS[0], tokens_per_batch=8, progress=done.append)
+    assert sum(done) in (2 ** len(TEXTS[0]) - 1, 8 * len(TEXTS[0])) and len(done) > 2
+
+    def stop(count):
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        method(blm, TEXTS[0], tokens_per_batch=8, progress=stop)

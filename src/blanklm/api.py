@@ -33,6 +33,7 @@ SCORE_METHODS = ("exact", "monte-carlo", "bound")
 
 ConstraintLike = Constraint | Mapping[str, Any]
 Progress = Callable[[int], None]  # called with the number of texts just done
+Watch = Callable[[Callable[[], Trajectory]], bool]  # called with the way to the trajectory so far; False: give up
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,17 @@ class BlankLM:
 
     # --- Filling ------------------------------------------------------------------------------------------------
 
-    def prepare(self, text: str, constraints: ConstraintLike | Sequence[ConstraintLike] | None = None) -> Request:
-        """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
+    def prepare(
+        self,
+        text: str,
+        constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
+        watch: Watch | None = None,
+    ) -> Request:
+        """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done.
+
+        ``watch`` is called before each pass over the text, with a function that gives the leading trajectory so far;
+        if it returns False the text is given up, and ``fill`` gives None for it.
+        """
         template = Template.parse(text)
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
@@ -137,7 +147,11 @@ class BlankLM:
         prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer, LONGEST_SPAN if given else None))
         prepared.constraints.check_room(prepared.begin())
         unknown = [word for piece in template.pieces for word in self.tokenizer.unknown_words(piece)]
-        return Request(template, tuple(spaces), prepared, tuple(dict.fromkeys(unknown)))
+        request = Request(template, tuple(spaces), prepared, tuple(dict.fromkeys(unknown)))
+        if watch is None:
+            return request
+        watched = replace(prepared, watch=lambda so_far: watch(lambda: self._trajectory(request, so_far())))
+        return replace(request, text=watched)
 
     @overload
     def fill(self, texts: str | Request, **options: Any) -> Fill: ...
@@ -167,7 +181,8 @@ class BlankLM:
                 if n != 1 or beam != 1:
                     raise BlankLMError("order 'parallel' gives one fill: leave out the beam and the number of fills")
                 texts = [request.text for request in group]
-                return [[draft] for draft in fill_in_parallel(self.model, texts, threshold)]
+                drafts = fill_in_parallel(self.model, texts, threshold)
+                return [[draft] if draft.finished else [] for draft in drafts]
             if threshold:
                 raise BlankLMError("a threshold says which blanks act at once: it goes with the order 'parallel'")
             return beam_search(self.model, [request.text for request in group], beam, n, order, length_penalty)
@@ -252,8 +267,12 @@ class BlankLM:
         orders: int = 64,
         seed: int = 0,
         progress: Progress | None = None,
+        tokens_per_batch: int | None = None,
     ) -> Score | list[Score]:
-        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, "bound" over as many canvases."""
+        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, "bound" over as many canvases.
+
+        ``progress`` is called after each batch with the number of canvases scored; what it raises stops the work.
+        """
         if method not in SCORE_METHODS:
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(SCORE_METHODS)}")
         if orders < 1:
@@ -265,15 +284,11 @@ class BlankLM:
         ids = [self.to_score(text, method) for text in texts]
         errors: Iterable[float | None] = [None] * len(texts)
         if method == "exact":
-            log_probs = []
-            for tokens in ids:
-                log_probs.append(likelihood.exact(self.model, tokens))
-                if progress:
-                    progress(1)
+            log_probs = [likelihood.exact(self.model, tokens, tokens_per_batch, progress) for tokens in ids]
         elif method == "bound":
-            log_probs = likelihood.bound(self.model, ids, orders, seed, progress=progress)
+            log_probs = likelihood.bound(self.model, ids, orders, seed, tokens_per_batch, progress)
         else:
-            estimate = likelihood.monte_carlo(self.model, ids, orders, seed, progress=progress)
+            estimate = likelihood.monte_carlo(self.model, ids, orders, seed, tokens_per_batch, progress)
             log_probs, errors = estimate.log_likelihoods, estimate.standard_errors
         scores = [
             Score(text, float(log_prob), len(tokens), method, None if error is None else float(error))
@@ -305,13 +320,18 @@ class BlankLM:
         return likelihood.monte_carlo(self.model, chunks, orders, seed, progress=progress)
 
     def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:
-        """How many units of work ``score`` reports to its ``progress``."""
-        if method == "monte-carlo":
-            return likelihood.canvas_count(self.tokenizer.encode_many(texts), orders)
-        return len(texts) * (orders if method == "bound" else 1)
+        """How many canvases ``score`` looks at, and reports to its ``progress``."""
+        if method == "bound":
+            return len(texts) * orders
+        ids = self.tokenizer.encode_many(texts)
+        if method == "exact":
+            return sum(2 ** len(tokens) - 1 for tokens in ids)
+        return likelihood.canvas_count(ids, orders)
 
 
-def _with_alternatives(ranked: list[Fill]) -> Fill:
+def _with_alternatives(ranked: list[Fill]) -> Fill | None:
+    if not ranked:  # given up
+        return None
     best, *rest = ranked
     return replace(best, alternatives=tuple(rest))
 

@@ -31,7 +31,9 @@ Progress = Callable[[int], None]  # called with the number of canvases just scor
 
 
 @torch.inference_mode()
-def exact(policy: Policy, text: Sequence[int], tokens_per_batch: int = 32768) -> float:
+def exact(
+    policy: Policy, text: Sequence[int], tokens_per_batch: int | None = None, progress: Progress | None = None
+) -> float:
     """log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S)."""
     n = len(text)
     if n == 0:
@@ -43,15 +45,14 @@ def exact(policy: Policy, text: Sequence[int], tokens_per_batch: int = 32768) ->
     tokens = pad([text])[0].to(policy.device)
     subsets = torch.arange(2**n - 1)  # all but the full set, as bit masks
     shown = (subsets[:, None] >> torch.arange(n)) & 1 == 1  # [2^n - 1, n]
-    chunk = max(1, tokens_per_batch // max(n, 1))
-    log_probs = torch.cat(
-        [
-            policy.action_log_probs(
-                tokens.expand(len(part), n), part.new_full((len(part),), n, dtype=torch.long), part
-            ).cpu()
-            for part in shown.to(policy.device).split(chunk)
-        ]
-    ).double()  # [2^n - 1, n]
+    chunk = max(1, _budget(tokens_per_batch, policy) // max(n, 1))
+    parts = []
+    for part in shown.to(policy.device).split(chunk):
+        lengths = part.new_full((len(part),), n, dtype=torch.long)
+        parts.append(policy.action_log_probs(tokens.expand(len(part), n), lengths, part).cpu())
+        if progress:
+            progress(len(part))
+    log_probs = torch.cat(parts).double()  # [2^n - 1, n]
     reached = torch.full((2**n,), float("-inf"), dtype=torch.double)
     reached[0] = 0.0
     for position_count in range(n):  # sets of one size at a time: each depends on those one smaller

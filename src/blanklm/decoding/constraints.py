@@ -546,12 +546,19 @@ class Constraints:
         return words
 
 
+Watch = Callable[[Callable[[], Draft]], bool]  # called with the way to the leading draft; False: give the text up
+
+
 @dataclass(frozen=True)
 class Text:
-    """One text to fill: its canvas of ids and its constraints."""
+    """One text to fill: its canvas of ids and its constraints; ``watch`` is called before each pass over it."""
 
     ids: tuple[int, ...]
     constraints: Constraints
+    watch: Watch | None = field(default=None, compare=False)
+
+    def given_up(self, so_far: Callable[[], Draft]) -> bool:
+        return self.watch is not None and not self.watch(so_far)
 
     def begin(self) -> Draft:
         return Draft.begin(self.ids, self.constraints.start_of_required)

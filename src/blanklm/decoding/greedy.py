@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ def _only_lengths(rule: Rule) -> bool:
 def fill_greedily(
     policy: Policy, texts: Sequence[Text], order: str = "confident", threshold: float = 0.0
 ) -> list[Draft | None]:
-    """A finished draft for each text, or None where lengths led into a dead end.
+    """A finished draft for each text, an unfinished one where it was given up, None where lengths led into a dead end.
 
     ``order`` is one of ``search.ORDERS``, or "parallel": then every blank whose best action has a probability of at
     least ``threshold`` acts in a pass, and the most confident one in any case.
@@ -120,7 +120,7 @@ class _Drafts:
 
     def fill(self, order: str, log_threshold: float) -> list[Draft | None]:
         self._put_away(dead_ends=self.text[:0])
-        while len(self.text):
+        while self._still_wanted():
             self.longest = self.items.shape[1]
             self.is_blank = self.items == BLANK  # [N, L]
             self.draft, self.place = self.is_blank.nonzero(as_tuple=True)  # [K] each: the blanks, draft by draft
@@ -262,10 +262,20 @@ class _Drafts:
 
     # --- Coming to an end --------------------------------------------------------------------------------------------
 
-    def _put_away(self, dead_ends: Tensor) -> None:
-        """Go on without the drafts that are finished or stuck."""
+    def _still_wanted(self) -> bool:
+        """Go on without the texts that their watch gives up; whether any is left."""
+        if any(text.watch is not None for text in self.texts):
+            numbered = enumerate(self.text.tolist())
+            given_up = [n for n, text in numbered if self.texts[text].given_up(partial(self._so_far, n))]
+            self._put_away(self.text[:0], torch.tensor(given_up, dtype=torch.long, device=self.text.device))
+        return len(self.text) > 0
+
+    def _put_away(self, dead_ends: Tensor, given_up: Tensor | None = None) -> None:
+        """Go on without the drafts that are finished, stuck or given up."""
         done = ~(self.items == BLANK).any(1)  # [N]
         done[dead_ends] = True
+        if given_up is not None:
+            done[given_up] = True
         if not bool(done.any()):
             return
         self.stuck.update(self.text[dead_ends].tolist())
@@ -281,19 +291,31 @@ class _Drafts:
 
     def _to_drafts(self) -> list[Draft | None]:
         """The history of each text, put together from the records of all passes."""
-        history: list[tuple | None] = [None] * len(self.texts)
-        total, steps = [0.0] * len(self.texts), [0] * len(self.texts)
+        actions: list[list[tuple]] = [[] for _ in self.texts]
         for record, log_probs in zip(self.written, self.log_probs, strict=True):
-            for text, blank, token, left, right, log_prob in zip(*record.tolist(), log_probs.tolist(), strict=True):
-                history[text] = (history[text], blank, token, bool(left), bool(right), log_prob)
-                total[text] += log_prob
-                steps[text] += 1
-        drafts: list[Draft | None] = []
-        for t, text in enumerate(self.texts):
-            if t in self.stuck:
-                drafts.append(None)
-                continue
-            items, origins = self.finished[t]
-            missing = text.constraints.start_of_required
-            drafts.append(Draft(tuple(items), tuple(origins), missing, None, total[t], total[t], history[t], steps[t]))
-        return drafts
+            for text, *action in zip(*record.tolist(), log_probs.tolist(), strict=True):
+                actions[text].append(action)
+        return [
+            None if t in self.stuck else _draft(text, *self.finished[t], actions[t])
+            for t, text in enumerate(self.texts)
+        ]
+
+    def _so_far(self, n: int) -> Draft:
+        """The n-th of the drafts that are being filled."""
+        text, length = int(self.text[n]), int(self.lengths[n])
+        actions: list[tuple] = []
+        if self.written:
+            written, log_probs = torch.cat(self.written, 1), torch.cat(self.log_probs)  # [5, A], [A]
+            ours = written[0] == text  # [A]
+            actions = list(zip(*written[1:, ours].tolist(), log_probs[ours].tolist(), strict=True))
+        return _draft(self.texts[text], self.items[n, :length].tolist(), self.origins[n, :length].tolist(), actions)
+
+
+def _draft(text: Text, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
+    """A draft from what stands on it and the actions that led there: (blank, token, left, right, log-probability)."""
+    history, total = None, 0.0
+    for blank, token, left, right, log_prob in actions:
+        history = (history, blank, token, bool(left), bool(right), log_prob)
+        total += log_prob
+    missing = text.constraints.start_of_required
+    return Draft(tuple(items), tuple(origins), missing, None, total, total, history, len(actions))

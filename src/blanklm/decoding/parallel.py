@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from blanklm.decoding.constraints import Text
 from blanklm.decoding.draft import Draft
@@ -20,7 +21,10 @@ from blanklm.policy import SIDES, Policy
 
 
 def fill_in_parallel(policy: Policy, texts: Sequence[Text], threshold: float = 0.0) -> list[Draft]:
-    """One finished draft a text. Blanks whose best action has less than the probability ``threshold`` wait."""
+    """One finished draft a text, an unfinished one of a text that is given up.
+
+    Blanks whose best action has less than the probability ``threshold`` wait.
+    """
     if not 0 <= threshold <= 1:
         raise BlankLMError(f"the threshold is a probability, from 0 (all blanks at once) to 1, not {threshold}")
     quick = iter(fill_greedily(policy, [text for text in texts if fits_in_parallel(text)], "parallel", threshold))
@@ -34,7 +38,10 @@ def act_one_by_one(policy: Policy, texts: Sequence[Text], threshold: float = 0.0
     log_threshold = math.log(threshold) if threshold else -math.inf
     drafts = [text.begin() for text in texts]
     stuck: set[int] = set()
-    while waiting := [t for t, draft in enumerate(drafts) if not draft.finished and t not in stuck]:
+    given_up: set[int] = set()
+    while waiting := [t for t, draft in enumerate(drafts) if not draft.finished and t not in stuck | given_up]:
+        given_up |= {t for t in waiting if texts[t].given_up(partial(drafts.__getitem__, t))}
+        waiting = [t for t in waiting if t not in given_up]
         unseen = iter(waiting)
         for view in views(policy, [(texts[t], drafts[t]) for t in waiting]):
             found = view.top_actions([row for rows in view.rows for row in rows], need=1, with_blank=False)
@@ -45,7 +52,8 @@ def act_one_by_one(policy: Policy, texts: Sequence[Text], threshold: float = 0.0
                     continue
                 drafts[t] = _act(texts[t], drafts[t], candidates, log_threshold)
     for t in stuck:  # constraints led into a dead end: look further, one text at a time
-        drafts[t] = beam_search(policy, [texts[t]], beam=RETRY_BEAM)[0][0]
+        (found,) = beam_search(policy, [texts[t]], beam=RETRY_BEAM)
+        drafts[t] = found[0] if found else texts[t].begin()
     return drafts
 
 

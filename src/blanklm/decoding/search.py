@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ def beam_search(
 
     A beam of 1 is greedy search. All drafts of a text have the same number of steps, so those that reach the same
     canvas by different orders are merged and their probabilities added. Finished drafts are ranked by
-    log p / steps^length_penalty.
+    log p / steps^length_penalty. A text that is given up has none.
     """
     if order not in ORDERS:
         raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)} or parallel")
@@ -74,7 +74,8 @@ def beam_search(
         drafts = [next(quick) if fits(text) else None for text in texts]
         left = [text for text, draft in zip(texts, drafts, strict=True) if draft is None]
         rest = iter(search_beams(policy, left, 1, 1, order))
-        return [[draft] if draft is not None else next(rest) for draft in drafts]
+        found = [[draft] if draft is not None else next(rest) for draft in drafts]
+        return [ranked if ranked and ranked[0].finished else [] for ranked in found]
     return search_beams(policy, texts, max(beam, n), n, order, length_penalty)
 
 
@@ -83,15 +84,15 @@ def search_beams(
 ) -> list[list[Draft]]:
     """``beam_search`` for whatever constraints there are, a Python object for each draft."""
     searches = [_Beam(text, beam, n, length_penalty) for text in texts]
-    while waiting := [search for search in searches if search.active]:
+    while waiting := [search for search in searches if search.goes_on()]:
         drafts = [(search.text, draft) for search in waiting for draft in search.active]
         expansions = iter(best_candidates(policy, drafts, beam, order))
         for search in waiting:
             search.advance([(draft, next(expansions)) for draft in search.active])
-    stuck = [search for search in searches if not search.finished]
+    stuck = [search for search in searches if search.stuck]
     if stuck and beam < RETRY_BEAM:
         retried = iter(search_beams(policy, [search.text for search in stuck], RETRY_BEAM, n, order, length_penalty))
-        return [search.best() if search.finished else next(retried) for search in searches]
+        return [next(retried) if search.stuck else search.best() for search in searches]
     if stuck:
         raise ConstraintError("no fill was found that meets the constraints: relax them, or search with a wider beam")
     return [search.best() for search in searches]
@@ -105,6 +106,17 @@ class _Beam:
         first = text.begin()
         self.finished: list[Draft] = [first] if first.finished else []
         self.active: list[Draft] = [] if first.finished else [first]
+        self.given_up = False
+
+    def goes_on(self) -> bool:
+        """Is there a draft to work on, and is the text still wanted?"""
+        if self.active and self.text.given_up(lambda: self.active[0]):
+            self.active, self.finished, self.given_up = [], [], True
+        return bool(self.active)
+
+    @property
+    def stuck(self) -> bool:
+        return not self.finished and not self.given_up
 
     def advance(self, expansions: list[tuple[Draft, list[Candidate]]]) -> None:
         merged: dict[tuple, Draft] = {}
@@ -339,7 +351,7 @@ def sample(
     sampling: Sampling | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[list[Draft]]:
-    """``n`` independent draws for each text, in the order drawn.
+    """``n`` independent draws for each text, in the order drawn; none for a text that is given up.
 
     Each draw has a random stream of its own, seeded by (seed, number of the text, number of the draw), so it does
     not depend on what else is in the batch. ``numbers`` are those of the texts, 0, 1, ... by default.
@@ -353,7 +365,10 @@ def sample(
     streams = [np.random.default_rng([sampling.seed, number, i]) for number in numbers for i in range(n)]
     drafts = [text.begin() for text in draws]
     dead_ends = [0] * len(draws)
-    while waiting := [d for d, draft in enumerate(drafts) if not draft.finished]:
+    given_up: set[int] = set()  # numbers of texts
+    while waiting := [d for d, draft in enumerate(drafts) if not draft.finished and d // n not in given_up]:
+        given_up |= {d // n for d in waiting if draws[d].given_up(partial(drafts.__getitem__, d))}
+        waiting = [d for d in waiting if d // n not in given_up]
         unseen = iter(waiting)
         for view in views(policy, [(draws[d], drafts[d]) for d in waiting]):
             for rows, d in zip(view.choose(order), unseen, strict=False):  # rows first: it ends the zip
@@ -368,7 +383,7 @@ def sample(
                     drafts[d] = draws[d].begin()
                     continue
                 drafts[d] = draws[d].constraints.advance(drafts[d], c.slot, c.token, c.side, c.log_prob)
-    return [drafts[t * n : (t + 1) * n] for t in range(len(texts))]
+    return [[] if t in given_up else drafts[t * n : (t + 1) * n] for t in range(len(texts))]
 
 
 class DeadEnd(Exception):

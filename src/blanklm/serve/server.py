@@ -1,0 +1,72 @@
+"""The process: load the models, take the port, serve until told to stop, finish what was taken."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+
+from blanklm import pretrained
+from blanklm.errors import BlankLMError
+from blanklm.serve.limits import Limits
+
+
+def run(
+    models: Sequence[str],
+    host: str,
+    port: int,
+    device: str | None,
+    token: str | None,
+    allow_hosts: Sequence[str],
+    origins: Sequence[str],
+    limits: Sequence[str],
+) -> None:
+    """Serve until SIGTERM or SIGINT; answers under way are finished first, as far as their deadlines let them."""
+    bounds = Limits.parse(list(limits))
+    if token is not None and not token.strip():
+        raise BlankLMError("the token is empty: leave it out to serve without one")
+    with _listen(host, port) as listener:
+        from blanklm.api import BlankLM  # torch takes seconds to import: first see that all else is right
+        from blanklm.serve.app import create_app
+        from blanklm.serve.guard import allowed_hosts
+
+        loaded = {_name(model): BlankLM.from_pretrained(model, device) for model in models or pretrained.bundled()}
+        app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(bounds.deadline + bounds.body_seconds) + 1,
+        )
+        where = f"[{host}]" if ":" in host else host
+        address = f"http://{where}:{listener.getsockname()[1]}/"
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has shut down
+        with suppress(KeyboardInterrupt):
+            print(f"serving {', '.join(loaded)} on {address}", file=sys.stderr, flush=True)
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The port, taken before the models are loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns off Nagle's algorithm only where it is told TCP by name; else each answer would wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+        return listener
+    except OSError as error:
+        listener.close()
+        raise BlankLMError(f"cannot listen on {host} port {port} ({error.strerror}): choose another --port") from None
+
+
+def _name(model: str) -> str:
+    """A folder is served under its own name, without the way to it."""
+    return Path(model).resolve().name if Path(model).is_dir() and model not in pretrained.bundled() else model

@@ -1,0 +1,377 @@
+// Fill: a text with blanks in, the filled text in place, its trajectory to replay, alternatives for each blank.
+
+import { call } from "./api.js";
+import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, withLength, withSpans } from "./canvas.js";
+
+export const task = "fill";
+
+const EXAMPLES = [
+  "They also have ___ which ___ .",
+  "My ___ and I ___ .",
+  "I will ___ come back ___ !",
+  "The ___[2] was ___ , but the ___[1] was ___[1] .",
+];
+const DEFAULTS = { order: "confident", beam: "5", n: "4" };
+const ALTERNATIVES = { n: 5, beam: 10 };
+const MANY_BLANKS = 10; // of more, alternatives are not asked for unbidden
+const SURE = [0.05, 0.15, 0.3, 0.6];
+const PAUSE = 160; // milliseconds between the steps of a replay
+
+const $ = (id) => document.getElementById(id);
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+let models = [];
+let asking = new AbortController(); // of the fill under way
+let wondering = new AbortController(); // of the alternatives under way
+let shown = null; // { text, kind, pieces, fills, chosen }
+let playing = null;
+
+export function start(able) {
+  models = able;
+  $("model").replaceChildren(...models.map(({ name }) => element("option", { value: name }, name)));
+  for (const example of EXAMPLES) {
+    const button = element("button", { type: "button" }, example);
+    button.addEventListener("click", () => fillText(example));
+    document.querySelector(".examples").append(button);
+  }
+  $("editor").addEventListener("submit", (event) => {
+    event.preventDefault();
+    fillText($("text").value);
+  });
+  $("text").addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey)) return;
+    if (event.key === "Enter") $("editor").requestSubmit();
+    else if (event.key.toLowerCase() === "b") putBlank();
+    else return;
+    event.preventDefault();
+  });
+  $("blank").addEventListener("click", putBlank);
+  for (const id of ["model", "order", "beam", "n"]) $(id).addEventListener("change", () => fillText($("text").value));
+  $("step").addEventListener("input", () => {
+    stopPlaying();
+    showStep(Number($("step").value));
+  });
+  $("play").addEventListener("click", play);
+  $("result").addEventListener("keydown", moveAmongWords);
+  for (const button of document.querySelectorAll("[data-copies]")) button.addEventListener("click", copy);
+  addEventListener("popstate", () => {
+    if (!location.hash || location.hash.includes("=")) readAddress(); // else it is a place in the page
+  });
+  $("fill").disabled = false;
+  readAddress($("text").value); // which may have been typed before we came
+}
+
+// --- The state in the address -----------------------------------------------------------------------------------------
+
+function readAddress(typed) {
+  const state = new URLSearchParams(location.hash.slice(1));
+  $("model").value = models.some(({ name }) => name === state.get("model")) ? state.get("model") : models[0].name;
+  for (const [id, value] of Object.entries(DEFAULTS)) $(id).value = state.get(id) ?? value;
+  fillText(state.get("text") ?? (typed || EXAMPLES[0]), { remember: false });
+}
+
+function address() {
+  const state = new URLSearchParams({ text: $("text").value });
+  if ($("model").value !== models[0].name) state.set("model", $("model").value);
+  for (const [id, value] of Object.entries(DEFAULTS)) if ($(id).value !== value) state.set(id, $(id).value);
+  return `#${state}`;
+}
+
+// --- Asking -----------------------------------------------------------------------------------------------------------
+
+function putBlank() {
+  const box = $("text");
+  const [start, end] = [box.selectionStart, box.selectionEnd];
+  const chosen = box.value.slice(start, end);
+  // The spaces around the selected words stay; a blank put in the middle of nothing keeps clear of its neighbours.
+  const [before, behind] = chosen.trim() ? [/^\s*/.exec(chosen)[0], /\s*$/.exec(chosen)[0]] : [
+    /\S$/.test(box.value.slice(0, start)) ? " " : "", /^\S/.test(box.value.slice(end)) ? " " : "",
+  ];
+  box.setRangeText(`${before}___${behind}`, start, end, "end");
+  box.selectionStart = box.selectionEnd = box.selectionEnd - behind.length;
+  box.focus();
+}
+
+function options() {
+  const order = $("order").value;
+  const alone = order === "parallel"; // gives one fill
+  return { model: $("model").value, order, beam: alone ? 1 : Number($("beam").value), n: alone ? 1 : Number($("n").value) };
+}
+
+async function fillText(text, { remember = true } = {}) {
+  $("text").value = text;
+  if (remember && address() !== location.hash) history.pushState(null, "", address());
+  describeModel();
+  asking.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const slow = setTimeout(() => say("Filling …"), 300);
+  try {
+    const { results: [result] } = await call("v1/fill", { ...options(), texts: [text], trajectory: true }, signal);
+    clearTimeout(slow);
+    const model = models.find(({ name }) => name === $("model").value);
+    shown = { ...result, text, kind: model.tokens, chosen: 0 };
+    say(result.unknown.length ? `The model does not know ${result.unknown.map((word) => `“${word}”`).join(", ")}.` : "");
+    showAll();
+    play();
+    offerAlternatives();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    say(error.message, true);
+    if (error.field?.startsWith("texts")) for (const id of ["outcome", "blanks", "readings", "share"]) $(id).hidden = true;
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+/** Alternatives for all blanks, unless they are so many that it would take long. */
+function offerAlternatives() {
+  wondering.abort(); // those of what was shown before
+  wondering = new AbortController();
+  const numbers = shown.fills[shown.chosen].spans.map((_, k) => k);
+  if (numbers.length <= MANY_BLANKS) askAlternatives(numbers);
+}
+
+/** For some blanks, what else could stand there while all the other words stay. */
+async function askAlternatives(numbers) {
+  const { text, kind, fills, chosen } = shown;
+  const { spans } = fills[chosen];
+  const texts = numbers.map((k) => withSpans(text, spans.map((span, other) => (other === k ? null : span)), kind));
+  const body = { ...options(), order: "confident", ...ALTERNATIVES, texts };
+  try {
+    const { results } = await call("v1/fill", body, wondering.signal);
+    results.forEach(({ fills: found }, i) => showAlternatives(numbers[i], found));
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message, true);
+  }
+}
+
+// --- Showing ----------------------------------------------------------------------------------------------------------
+
+function showAll() {
+  $("outcome").hidden = $("share").hidden = $("blanks").hidden = false;
+  const steps = actions().length;
+  $("step").max = steps;
+  showFigure();
+  showBlanks();
+  showReadings();
+  showStep(steps);
+  $("link").href = address();
+  $("link").textContent = $("link").href;
+  $("command").textContent = commandLine();
+}
+
+function actions() {
+  return shown.fills[shown.chosen].trajectory.slice(0, -1);
+}
+
+/** The canvas after some steps, in the place of the text. */
+function showStep(step) {
+  const taken = actions(), finished = step === taken.length;
+  $("result").replaceChildren(...partsAt(shown, taken, step).map((part) => drawn(part, finished)));
+  $("result").querySelector("button")?.setAttribute("tabindex", "0");
+  $("step").value = step;
+  const caption = captionOf(taken, step);
+  $("caption").textContent = caption;
+  $("step").setAttribute("aria-valuetext", caption);
+}
+
+/** A part of a canvas; a word of a finished text is a button, which blanks it. */
+function drawn(part, finished) {
+  const { text, given, open, log_probs } = part;
+  if (open) return element("span", { class: "blank" }, String(open));
+  if (!given && !log_probs) return text;
+  const p = given ? null : confidence(part);
+  const classes = given ? "word given" : `word filled sure-${SURE.filter((bound) => p >= bound).length}`;
+  const made = element(finished ? "button" : "span", { class: classes }, text);
+  if (!given) made.title = `p = ${percent(p)}`;
+  if (finished) {
+    made.type = "button";
+    made.tabIndex = -1;
+    made.addEventListener("click", () => fillText(textWithout(made)));
+  }
+  return made;
+}
+
+function captionOf(taken, step) {
+  const where = `Step ${step} of ${taken.length}`;
+  if (step === taken.length) return `${where}: every blank is filled`;
+  const { blank, token, left, right, log_prob } = taken[step];
+  const stay = left && right ? "; blanks stay on both sides" : left ? "; a blank stays to the left" : right ? "; a blank stays to the right" : "";
+  return `${where}: next “${token.trim()}” in blank ${blank + 1}${stay} (${percent(Math.exp(log_prob))})`;
+}
+
+/** The text as it is shown, with one word blanked. */
+function textWithout(button) {
+  let before = "", behind = "", passed = false;
+  for (const node of $("result").childNodes) {
+    if (node === button) passed = true;
+    else if (passed) behind += node.textContent;
+    else before += node.textContent;
+  }
+  return `${escapeBlanks(before)}___${/^[[_]/.test(behind) ? "[1-]" : ""}${escapeBlanks(behind)}`;
+}
+
+function moveAmongWords(event) {
+  const words = [...$("result").querySelectorAll("button")];
+  const at = words.indexOf(document.activeElement);
+  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: words.length - 1 }[event.key];
+  if (to === undefined || !words[to]) return;
+  words[at]?.setAttribute("tabindex", "-1");
+  words[to].setAttribute("tabindex", "0");
+  words[to].focus();
+  event.preventDefault();
+}
+
+function showFigure() {
+  const taken = actions();
+  const rows = [...taken, null].map((action, t) => {
+    const canvas = element("td", {}, ...partsAt(shown, taken, t).map((part) => drawn(part, false)));
+    const cells = action === null ? ["end", "", "", "", ""] : [
+      action.blank + 1, action.token.trim() || action.token, action.left ? "yes" : "no", action.right ? "yes" : "no",
+      percent(Math.exp(action.log_prob)),
+    ];
+    return element("tr", {}, element("td", {}, String(t)), canvas, ...cells.map((cell) => element("td", {}, String(cell))));
+  });
+  $("figure").querySelector("tbody").replaceChildren(...rows);
+}
+
+function showBlanks() {
+  const written = blanksOf(shown.text);
+  const cards = shown.fills[shown.chosen].spans.map((span, k) => {
+    const limits = bounds(written[k].length);
+    const title = element("h3", {}, element("span", { class: "blank" }, String(k + 1)), " ", element("span", {}, span));
+    const unit = shown.kind === "character" ? "characters" : "words";
+    const fields = [["min", "at least"], ["max", "at most"]].map(([bound, say]) => {
+      const input = element("input", { type: "number", min: "1", max: "99", placeholder: "any", inputmode: "numeric" });
+      input.value = limits[bound] ?? "";
+      input.dataset.bound = bound;
+      input.setAttribute("aria-label", `Blank ${k + 1}: ${say} how many ${unit}`);
+      input.addEventListener("change", () => changeLength(k, bound, input.valueAsNumber || null));
+      return element("label", {}, `${say} `, input);
+    });
+    const length = element("div", { class: "length" }, ...fields, ` ${unit}`);
+    const list = element("ul", { class: "alternatives", "aria-label": `Alternatives for blank ${k + 1}` });
+    if (shown.pieces.length - 1 > MANY_BLANKS) {
+      const more = element("button", { type: "button" }, "Alternatives");
+      more.addEventListener("click", () => askAlternatives([k]));
+      list.append(element("li", {}, more));
+    }
+    return element("li", { class: "card" }, title, length, list);
+  });
+  document.querySelector(".cards").replaceChildren(...cards);
+}
+
+function changeLength(k, bound, value) {
+  const text = $("text").value; // which may be ahead of what is shown
+  const blank = blanksOf(text)[k];
+  if (!blank) return;
+  const limits = { ...bounds(blank.length), [bound]: value };
+  if (limits.max !== null && limits.min > limits.max) limits[bound === "min" ? "max" : "min"] = value;
+  fillText(withLength(text, k, lengthOf(limits)));
+}
+
+function showAlternatives(k, fills) {
+  const best = Math.max(...fills.map(({ log_prob }) => log_prob));
+  const items = fills.map(({ spans: [span], log_prob }) => {
+    const p = Math.exp(log_prob);
+    const bar = element("span", { class: "likely", "aria-hidden": "true" });
+    bar.style.setProperty("--share", Math.exp(log_prob - best)); // of the longest bar
+    const button = element("button", { type: "button" }, element("span", {}, span), bar, element("span", { class: "p" }, percent(p)));
+    button.addEventListener("click", () => {
+      const { text, kind, fills: [{ spans }] } = shown;
+      fillText(withSpans(text, spans.map((_, other) => (other === k ? span : null)), kind));
+    });
+    return element("li", {}, button);
+  });
+  document.querySelectorAll(".alternatives")[k]?.replaceChildren(...items);
+}
+
+function showReadings() {
+  const items = shown.fills.map(({ text, log_prob }, i) => {
+    const button = element("button", { type: "button", "aria-pressed": String(i === shown.chosen) },
+      element("span", {}, text), element("span", { class: "p" }, `log p ${log_prob.toFixed(1).replace("-", "−")}`));
+    button.addEventListener("click", () => choose(i));
+    return element("li", {}, button);
+  });
+  $("readings").hidden = shown.fills.length < 2;
+  $("readings").querySelector("ol").replaceChildren(...items);
+}
+
+/** Show another of the readings, with alternatives around it. */
+function choose(i) {
+  stopPlaying();
+  shown.chosen = i;
+  showAll();
+  $("readings").querySelectorAll("button")[i].focus();
+  offerAlternatives();
+}
+
+function describeModel() {
+  const { summary, language, licence, parameters } = models.find(({ name }) => name === $("model").value);
+  $("about").textContent = [summary, language, `${(parameters / 1e6).toFixed(1)} M parameters`, licence].filter(Boolean).join(" · ");
+}
+
+function commandLine() {
+  const { model, order, beam, n } = options();
+  const flags = [`--model ${model}`];
+  if (order !== "confident") flags.push(`--order ${order}`);
+  if (beam > 1) flags.push(`--beam ${beam}`);
+  if (n > 1) flags.push(`-n ${n}`);
+  return `blanklm fill ${quoted(shown.text)} ${flags.join(" ")}`;
+}
+
+// --- Replay -----------------------------------------------------------------------------------------------------------
+
+function play() {
+  stopPlaying();
+  const last = actions().length;
+  if (still.matches) {
+    showStep(last);
+    return;
+  }
+  let step = 0;
+  showStep(step);
+  playing = setInterval(() => {
+    step += 1;
+    showStep(step);
+    if (step >= last) stopPlaying();
+  }, Math.min(PAUSE, 2400 / last));
+}
+
+function stopPlaying() {
+  clearInterval(playing);
+  playing = null;
+}
+
+// --- Small things -----------------------------------------------------------------------------------------------------
+
+function percent(p) {
+  if (p < 0.001) return "< 0.1 %";
+  return `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
+}
+
+function say(message, wrong = false) {
+  $("status").textContent = message;
+  $("status").classList.toggle("wrong", wrong);
+  $("text").setAttribute("aria-invalid", String(wrong));
+}
+
+/** An element whose children are elements or plain text; texts are never read as HTML. */
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+async function copy({ currentTarget: button }) {
+  const source = $(button.dataset.copies);
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+    say("Copied.");
+  } catch {
+    getSelection().selectAllChildren(source);
+    say("Selected: copy it with Ctrl + C.");
+  }
+}

@@ -1,0 +1,57 @@
+"""What a task is to the server: the shape of a request, the jobs it makes, and the shape of an answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from blanklm.api import BlankLM
+from blanklm.serve.batching import Job
+from blanklm.serve.limits import Limits, Refusal
+
+
+class Record(BaseModel):
+    """Requests are read strictly: a misspelt field or a number in quotes is an error, not a guess."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TaskBody(Record):
+    """What every request may say."""
+
+    model: str | None = Field(None, description="A name of /v1/models; the default model if left out.")
+    deadline: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Seconds after which to stop; the server's own limit holds too."
+    )
+
+
+class Task(ABC):
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    Body: ClassVar[type[TaskBody]]
+    Result: ClassVar[type[BaseModel]]  # of one text
+
+    def takes(self, model: BlankLM) -> bool:
+        """Whether a model can do the task; its endpoint is there when a served model can."""
+        return True
+
+    @abstractmethod
+    def jobs(self, name: str, model: BlankLM, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
+        """The work of a request; whatever is wrong with it raises Refusal or BlankLMError here."""
+
+    @abstractmethod
+    def results(self, body: Any, jobs: Sequence[Job]) -> list[dict]:
+        """One Result for each text of the request, when all its jobs have their answers."""
+
+
+def check_texts(texts: Sequence[str], limits: Limits) -> None:
+    if len(texts) > min(limits.texts, limits.queue):
+        most = min(limits.texts, limits.queue)
+        raise Refusal(422, "too_many_texts", f"{len(texts)} texts are too many: at most {most} a request", "texts")
+    for place, text in enumerate(texts):
+        if len(text) > limits.characters:
+            message = f"the text has {len(text):,} characters, and at most {limits.characters:,} are taken: split it"
+            raise Refusal(422, "text_too_long", message, f"texts[{place}]")

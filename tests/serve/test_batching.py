@@ -1,0 +1,162 @@
+"""The worker and its queue, with work that is nothing but sleeping and remembering."""
+
+import threading
+import time
+
+import pytest
+
+from blanklm.serve.batching import Batcher, Job, Stopped
+from blanklm.serve.limits import Limits, Refusal
+
+
+class Work:
+    """Runs items by doubling them; remembers its batches. The first batch waits until ``go`` is set."""
+
+    def __init__(self):
+        self.batches, self.go = [], threading.Event()
+
+    def __call__(self, items):
+        self.go.wait(5)
+        self.batches.append(items)
+        if "bad" in items:
+            raise ValueError("bad")
+        return [2 * item for item in items]
+
+    def job(self, item, group="a", size=1, **more):
+        return Job("task", group, item, self, size=size, **more)
+
+
+@pytest.fixture
+def work():
+    return Work()
+
+
+@pytest.fixture
+def start():
+    batchers = []
+
+    def make(**limits):
+        batchers.append(Batcher(Limits(**limits)))
+        batchers[-1].start()
+        return batchers[-1]
+
+    yield make
+    for batcher in batchers:
+        batcher.close()
+
+
+def held(batcher, work, jobs):
+    """Submit jobs while the worker is held up by one of another group, and let it go."""
+    batcher.submit([work.job(0, group="first")])
+    while batcher.waiting:
+        time.sleep(0.001)
+    batcher.submit(jobs)
+    work.go.set()
+    return [job.answer.result(5) for job in jobs]
+
+
+def test_jobs_of_a_group_run_together_and_keep_their_answers(start, work):
+    jobs = [work.job(item, group="ab"[item % 2]) for item in range(1, 11)]
+    assert held(start(), work, jobs) == [2 * item for item in range(1, 11)]
+    assert work.batches == [[0], [1, 3, 5, 7, 9], [2, 4, 6, 8, 10]]
+
+
+def test_a_batch_has_the_oldest_and_those_nearest_to_it_in_size(start, work):
+    jobs = [work.job(size, size=size) for size in (50, 3, 49, 2, 52, 1)]
+    held(start(batch=3), work, jobs)
+    assert [sorted(batch) for batch in work.batches[1:]] == [[49, 50, 52], [1, 2, 3]]
+
+
+def test_a_batch_keeps_to_its_tokens_unless_one_text_alone_exceeds_them(start, work):
+    jobs = [work.job(size, size=size) for size in (90, 60, 30, 10)]
+    held(start(batch_tokens=70), work, jobs)
+    assert work.batches[1:] == [[90], [60], [30, 10]]
+
+
+def test_a_job_that_fails_fails_alone(start, work):
+    jobs = [work.job(item) for item in (1, "bad", 3)]
+    batcher = start()
+    with pytest.raises(ValueError, match="bad"):
+        held(batcher, work, jobs)
+    assert jobs[0].answer.result(5) == 2 and jobs[2].answer.result(5) == 6
+    assert [job.outcome for job in jobs] == ["done", "failed", "done"]
+    assert batcher.ready
+
+
+def test_jobs_that_nobody_wants_are_not_run(start, work):
+    left, late, kept = work.job(1), work.job(2, deadline=time.monotonic()), work.job(3)
+    left.leave()
+    batcher = start()
+    work.go.set()
+    batcher.submit([left, late, kept])
+    assert kept.answer.result(5) == 6 and work.batches == [[3]]
+    for job in (left, late):
+        with pytest.raises(Stopped):
+            job.answer.result(5)
+
+
+def test_the_queue_is_bounded_and_takes_all_of_a_request_or_nothing(start, work):
+    batcher = start(queue=3)
+    batcher.submit([work.job(0, group="first")])
+    while batcher.waiting:
+        time.sleep(0.001)
+    batcher.submit([work.job(1), work.job(2)])
+    with pytest.raises(Refusal) as refused:
+        batcher.submit([work.job(3), work.job(4)])
+    assert refused.value.status == 429 and int(refused.value.headers["Retry-After"]) >= 1 and batcher.waiting == 2
+    batcher.submit([work.job(5)])
+    work.go.set()
+
+
+def test_those_who_left_make_room(start, work):
+    batcher = start(queue=2)
+    batcher.submit([work.job(0, group="first")])
+    while batcher.waiting:
+        time.sleep(0.001)
+    gone = [work.job(1), work.job(2)]
+    batcher.submit(gone)
+    for job in gone:
+        job.leave()
+    kept = work.job(3)
+    batcher.submit([kept])
+    work.go.set()
+    assert kept.answer.result(5) == 6
+
+
+def test_closing_finishes_what_was_taken_and_takes_no_more(start, work):
+    batcher = start(batch=1)
+    jobs = [work.job(item) for item in range(5)]
+    batcher.submit(jobs)
+    work.go.set()
+    batcher.close()
+    assert [job.answer.result(0) for job in jobs] == [0, 2, 4, 6, 8]
+    with pytest.raises(Refusal) as refused:
+        batcher.submit([work.job(9)])
+    assert refused.value.status == 503 and not batcher.ready
+
+
+def test_a_single_job_waits_no_longer_than_the_bound(start, work):
+    work.go.set()
+    batcher = start(batch_wait=0.1)
+    started = time.monotonic()
+    job = work.job(1)
+    batcher.submit([job])
+    job.answer.result(5)
+    assert time.monotonic() - started < 0.1
+
+
+def test_an_awaiter_that_gives_up_does_not_cancel_the_workers_answer(start, work):
+    job = work.job(1)
+    assert not job.answer.cancel()
+    assert held(start(), work, [job]) == [2]
+
+
+@pytest.mark.parametrize("written", ["speed=9", "queue=many", "queue=0", "deadline=-1", "deadline=inf"])
+def test_a_limit_that_is_none_is_refused_in_one_line(written):
+    with pytest.raises(ValueError, match="limit") as error:
+        Limits.parse([written])
+    assert "\n" not in str(error.value)
+
+
+def test_limits_are_read_by_name():
+    assert Limits.parse(["queue=7", "deadline=2.5"]) == Limits(queue=7, deadline=2.5)

@@ -1,0 +1,416 @@
+"""The web page in a real browser: type, click, replay, read."""
+
+import json
+import os
+import re
+import shlex
+from functools import cache
+from itertools import pairwise
+from urllib.parse import urlencode
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect, sync_playwright
+
+from blanklm import Blank, BlankLM, cli
+from blanklm.models.backbone import Pretrained
+from blanklm.tokenizer import Tokenizer
+from tests.conftest import make_blm
+from tests.serve.browser import chromium
+from tests.serve.conftest import served
+from tests.test_backbone import publish
+
+CANVAS = "they also have ___ which ___ ."
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    shared = tmp_path_factory.getbasetemp()
+    lock = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "chromium.lock"
+    path = chromium(lock)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def url():
+    with served() as process:
+        yield process.url
+
+
+@pytest.fixture
+def opened(browser, url):
+    """Open the page in a browser of its own; whatever it says on its console is a failure."""
+    contexts, said = [], []
+
+    def open_page(fragment="", server=url, **options) -> Page:
+        contexts.append(browser.new_context(**{"reduced_motion": "reduce", **options}))
+        contexts[-1].set_default_timeout(10_000)
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: said.append(request.url) if not request.url.startswith(server) else None)
+        page.goto(f"{server}/{fragment}")
+        expect(page.get_by_role("region", name="Filled")).to_be_visible()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+@pytest.fixture
+def page(opened):
+    return opened()
+
+
+def write(page, text):
+    page.get_by_label("Your text").fill(text)
+    page.get_by_role("button", name="Fill", exact=True).click()
+
+
+def fill(page, text):
+    """Write it, and wait until it is what the page is about."""
+    write(page, text)
+    expect(page.locator("#command")).to_contain_text(text)
+
+
+def result(page):
+    return page.locator("#result")
+
+
+@cache
+def bundled():
+    return BlankLM.from_pretrained(device="cpu")
+
+
+def filled_with(text, **options):
+    """What Python fills, with the options that the page has at first."""
+    return bundled().fill(text, **{"n": 4, "beam": 5, **options})
+
+
+def test_a_visitor_sees_an_example_filled_at_once(page):
+    expect(result(page)).to_contain_text("They also have")
+    expect(result(page)).not_to_contain_text("_")
+    assert page.locator("#result .filled").count() >= 2
+
+
+def test_a_text_is_filled_as_python_fills_it(page):
+    write(page, "the ___[2] was ___ .")
+    best = filled_with("the ___[2] was ___ .")
+    expect(result(page)).to_have_text(best.text)
+    readings = page.get_by_role("region", name="Other readings").get_by_role("button")
+    assert [reading.locator("span").first.inner_text() for reading in readings.all()] == [f.text for f in best.ranked]
+    for filled in page.locator("#result .filled").all():
+        assert re.search(r"sure-[0-4]", filled.get_attribute("class")) and filled.get_attribute("title").startswith(
+            "p ="
+        )
+
+
+def numbered_items(canvas):
+    """The items of a canvas, with a number for each blank, as the page shows them."""
+    number = iter(range(1, 100))
+    return [str(next(number)) if isinstance(item, Blank) else item for item in canvas.items]
+
+
+def test_the_slider_replays_the_trajectory(page):
+    fill(page, CANVAS)
+    steps = filled_with(CANVAS).trajectory.canvases
+    expect(result(page)).to_have_text(str(steps[-1]))
+    slider = page.get_by_role("slider", name="Step")
+    numbered = [" ".join(numbered_items(canvas)) for canvas in steps]
+    for step, canvas in enumerate(numbered):
+        slider.fill(str(step))
+        expect(result(page)).to_have_text(canvas)
+        assert slider.get_attribute("aria-valuetext").startswith(f"Step {step} of {len(steps) - 1}")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    assert result(page).locator(".blank").count() == len(steps[-2].blanks)
+    page.get_by_text("Every step", exact=True).click()
+    rows = page.locator("#figure tbody tr")
+    assert [row.locator("td").nth(1).inner_text() for row in rows.all()] == numbered
+    actions = filled_with(CANVAS).trajectory.actions
+    assert [row.locator("td").nth(3).inner_text() for row in rows.all()] == [action.token for action in actions] + [""]
+
+
+def test_the_replay_plays(opened):
+    page = opened(reduced_motion="no-preference")
+    fill(page, CANVAS)
+    expect(page.locator("#caption")).to_contain_text("every blank is filled")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator("#caption")).to_contain_text("Step 0")
+    expect(result(page).locator(".blank")).to_have_count(2)
+    expect(page.locator("#caption")).to_contain_text("every blank is filled")
+
+
+def test_selected_words_become_a_blank_by_key_and_by_button(page):
+    box = page.get_by_label("Your text")
+    box.fill("the food was really good .")
+    select = "(box, [start, end]) => { box.focus(); box.setSelectionRange(start, end); }"
+    box.evaluate(select, [4, 8])
+    page.keyboard.press("Control+b")
+    expect(box).to_have_value("the ___ was really good .")
+    box.evaluate(select, [12, 24])
+    page.get_by_role("button", name="Blank", exact=True).click()
+    expect(box).to_have_value("the ___ was ___ .")
+    box.evaluate(select, [17, 17])
+    page.keyboard.press("Control+b")
+    expect(box).to_have_value("the ___ was ___ . ___")
+    page.keyboard.press("Control+Enter")
+    expect(result(page)).to_have_text(filled_with("the ___ was ___ . ___").text)
+
+
+def test_a_click_on_a_word_blanks_it_and_fills_again(page):
+    write(page, "the food was ___[1] .")
+    expect(result(page)).to_have_text(filled_with("the food was ___[1] .").text)
+    shown = result(page).inner_text()
+    page.locator("#result .filled").click()
+    expect(page.get_by_label("Your text")).to_have_value("the food was ___ .")
+    expect(result(page)).to_have_text(filled_with("the food was ___ .").text)
+    shown = result(page).inner_text()
+    page.locator("#result .given", has_text="food").click()
+    expected = shown.replace("food", "___")
+    expect(page.get_by_label("Your text")).to_have_value(expected)
+    expect(result(page)).to_have_text(filled_with(expected).text)
+    again = result(page).inner_text()
+    page.locator("#result .given", has_text="was").click()
+    expect(page.get_by_label("Your text")).to_have_value(again.replace("was", "___"))
+    page.go_back()
+    expect(result(page)).to_have_text(again)
+    page.go_back()
+    expect(result(page)).to_have_text(shown)
+
+
+def test_alternatives_for_a_blank_have_probabilities_and_can_be_chosen(page):
+    fill(page, CANVAS)
+    best = filled_with(CANVAS)
+    card = page.get_by_role("list", name="Alternatives for blank 2")
+    fixed = f"they also have {best.spans[0]} which ___ ."
+    expected = filled_with(fixed, n=5, beam=10)
+    expect(card.get_by_role("button")).to_have_count(5)
+    for button, other in zip(card.get_by_role("button").all(), expected.ranked, strict=True):
+        assert button.inner_text().split("\n")[0] == other.spans[0]
+        assert button.inner_text().split("\n")[-1].endswith("%")
+    card.get_by_role("button").nth(1).click()
+    expect(page.get_by_label("Your text")).to_have_value(f"they also have ___ which {expected.ranked[1].spans[0]} .")
+    expect(result(page)).to_contain_text(f"which {expected.ranked[1].spans[0]} .")
+
+
+def test_another_reading_brings_its_own_steps_and_alternatives(page):
+    fill(page, CANVAS)
+    second = filled_with(CANVAS).ranked[1]
+    page.get_by_role("region", name="Other readings").get_by_role("button").nth(1).click()
+    expect(result(page)).to_have_text(second.text)
+    expect(page.locator(".cards h3").nth(0)).to_contain_text(second.spans[0])
+    fixed = f"they also have ___ which {second.spans[1]} ."
+    likely = page.get_by_role("list", name="Alternatives for blank 1").get_by_role("button").first
+    expect(likely).to_contain_text(filled_with(fixed, n=5, beam=10).spans[0])
+    chosen = page.get_by_role("region", name="Other readings").get_by_role("button", pressed=True)
+    expect(chosen).to_contain_text(second.text)
+
+
+@pytest.fixture(scope="module", params=["bpe", "character", "wordpiece"])
+def other_tokens(request, tmp_path_factory):
+    """A model of random weights whose tokens are not words, and its server."""
+    lines = ["The soup was good, and so was the bread!", "Our waiter (Tom) was kind; the price wasn't."] * 3
+    if request.param == "wordpiece":
+        tokenizer = Pretrained.load(publish(tmp_path_factory.mktemp("bert"), "bert")).tokenizer()
+    else:
+        tokenizer = Tokenizer.train(request.param, lines, vocabulary=320)
+    weights = make_blm(len(tokenizer), seed=1, spread=3.0, max_length=64)
+    weights.sides_out.bias.data += torch.tensor([3.0, 0, 0, 0])  # it comes to an end
+    model = BlankLM(weights, tokenizer)
+    folder = tmp_path_factory.mktemp("model") / request.param
+    model.save_pretrained(folder)
+    with served("--model", str(folder)) as process:
+        yield model, process.url
+
+
+def test_texts_of_models_whose_tokens_are_not_words(opened, other_tokens):
+    """Whatever the tokens are, the page shows the text that Python gives, in the end and at the blank's place."""
+    model, url = other_tokens
+    for canvas in ("The ___[3] was ___[2], (___[4]).", "___[5] soup ___[2-6]!", "___[2]___[1] ."):
+        page = opened("#" + urlencode({"text": canvas}), server=url)
+        best = model.fill(canvas, n=4, beam=5)
+        expect(result(page)).to_have_text(best.text, use_inner_text=True)
+        assert page.evaluate("document.getElementById('result').textContent") == best.text
+        page.get_by_role("slider", name="Step").fill("0")
+        expect(result(page).locator(".blank")).to_have_count(len(best.spans))
+        assert page.locator(".cards h3").all_inner_texts()[0].split()[1:] == best.spans[0].split()
+
+
+@pytest.mark.parametrize(
+    ("canvas", "chosen"),
+    [
+        ("___[1]___[1] food", "{} ___[1] food"),
+        ("the ___\\[ and \\___ ___[1] .", "the {}[ and \\___ ___[1] ."),
+    ],
+)
+def test_a_choice_is_written_into_the_text_as_the_syntax_wants_it(page, canvas, chosen):
+    """Blanks that touch, a bracket after a blank, underscores that are no blank."""
+    fill(page, canvas)
+    first = page.get_by_role("list", name="Alternatives for blank 1").get_by_role("button").first
+    word = first.locator("span").first.inner_text()
+    first.click()
+    expect(page.get_by_label("Your text")).to_have_value(chosen.format(word))
+    expect(result(page)).to_have_text(filled_with(chosen.format(word)).text)
+
+
+def test_a_length_for_each_blank(page):
+    fill(page, CANVAS)
+    page.get_by_label("Blank 1: at least how many words").fill("3")
+    page.get_by_label("Blank 1: at least how many words").press("Enter")
+    expect(page.get_by_label("Your text")).to_have_value("they also have ___[3-] which ___ .")
+    page.get_by_label("Blank 1: at most how many words").fill("3")
+    page.get_by_label("Blank 1: at most how many words").press("Enter")
+    expect(page.get_by_label("Your text")).to_have_value("they also have ___[3] which ___ .")
+    expect(result(page)).to_have_text(filled_with("they also have ___[3] which ___ .").text)
+
+
+def test_the_link_reproduces_the_state_and_the_command_prints_the_same(opened, page, capsys, monkeypatch):
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_label("Which blank next").select_option("model")
+    page.get_by_label("Beam width").fill("3")
+    write(page, 'it\'s ___ & "<b>___</b>" .')
+    expect(page.locator("#command")).to_contain_text("<b>")
+    expect(result(page)).to_contain_text("<b>")
+    shown, link = result(page).inner_text(), page.locator("#link").get_attribute("href")
+    other = opened(link)
+    expect(other.locator("#result")).to_have_text(shown)
+    assert other.get_by_label("Which blank next").input_value() == "model"
+    assert page.locator("#result b").count() == 0  # what looks like HTML is text
+    program, *arguments = shlex.split(page.locator("#command").inner_text())
+    monkeypatch.setattr("sys.argv", [program, *arguments, "--json"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert json.loads(capsys.readouterr().out)["fills"][0]["text"] == shown
+
+
+def test_an_example_is_filled_at_a_click(page):
+    example = page.get_by_role("group", name="Try").get_by_role("button").nth(1)
+    example.click()
+    expect(page.get_by_label("Your text")).to_have_value(example.inner_text())
+    expect(result(page)).to_contain_text("My ")
+
+
+def test_mistakes_and_unknown_words_are_told(opened):
+    page = opened("#text=the+qqqq+was+___+.")
+    expect(page.get_by_role("status")).to_contain_text("does not know “qqqq”")
+
+
+def test_what_is_wrong_is_said_where_a_screen_reader_hears_it(browser, url):
+    page = browser.new_page(reduced_motion="reduce")  # an answer 422 is on the console, as it should be
+    page.goto(url)
+    expect(result(page)).not_to_contain_text("_")
+    write(page, "no blank here")
+    expect(page.get_by_role("status")).to_contain_text("there is no blank in the text")
+    expect(page.get_by_label("Your text")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("region", name="Filled")).to_be_hidden()
+    write(page, "the ___ .")
+    expect(page.get_by_role("region", name="Filled")).to_be_visible()
+    page.close()
+
+
+def test_everything_can_be_done_from_the_keyboard(page):
+    expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the text")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")  # Chromium goes on from the place that was jumped to
+    page.get_by_label("Your text").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("the food was ___[1] .")
+    page.keyboard.press("Control+Enter")
+    expect(result(page)).to_have_text(filled_with("the food was ___[1] .").text)
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        at = page.evaluate(
+            "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
+        )
+        reached.append(at)
+        if at.startswith("word"):
+            break
+    assert reached[-1].startswith("word"), reached
+    page.keyboard.press("ArrowRight")  # the, food
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Your text")).to_have_value(re.compile(r"^the ___ was \w+ \.$"))
+    style = page.evaluate("getComputedStyle(document.querySelector('#fill')).outlineStyle")
+    page.get_by_role("button", name="Fill", exact=True).focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("getComputedStyle(document.querySelector('#fill')).outlineStyle") != style  # focus is seen
+
+
+def test_every_control_has_a_name_and_every_section_a_heading(page):
+    expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
+    page.get_by_text("Options", exact=True).click()
+    controls = page.locator("button, input, select, textarea, summary, a").filter(visible=True)
+    for control in controls.all():
+        expect(control).to_have_accessible_name(re.compile(r"\S"))
+    assert page.evaluate("document.documentElement.lang") == "en"
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map((h) => Number(h.tagName[1]))")
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size") == page.evaluate(
+        "document.querySelectorAll('[id]').length"
+    )
+
+
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgb = (colour, under) => {
+    canvas.fillStyle = under; canvas.fillRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const css = (parts) => `rgb(${parts.join(' ')})`;
+  const ground = (element) => element
+    ? css(rgb(getComputedStyle(element).backgroundColor, ground(element.parentElement))) : 'white';
+  const light = (parts) => parts.map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const poor = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.tagName === 'OPTION') continue;
+    const under = ground(element), over = rgb(getComputedStyle(element).color, under);
+    const [a, b] = [light(over), light(rgb(under, under))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push(`${element.tagName}.${element.className} ${(a + 0.05) / (b + 0.05)}`);
+  }
+  return poor;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_their_ground_in_light_and_dark(opened, scheme):
+    page = opened(color_scheme=scheme)
+    expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (max(map(int, re.findall(r"\d+", ground))) < 60) == (scheme == "dark")
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_it_fits_a_phone(opened):
+    page = opened(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for name in ("Fill", "Blank", "Replay"):
+        box = page.get_by_role("button", name=name, exact=True).bounding_box()
+        assert box["height"] >= 36 and box["x"] >= 0 and box["x"] + box["width"] <= 360
+    page.locator("#result .given").first.tap()
+    expect(page.get_by_label("Your text")).to_have_value(re.compile("^___ also"))
+
+
+def test_a_token_is_asked_for_and_kept(browser):
+    with served("--token", "geheim") as process:
+        page = browser.new_page(reduced_motion="reduce")
+        page.goto(process.url)
+        for token in ("falsch", "geheim"):
+            page.get_by_label("Token", exact=True).fill(token)
+            page.get_by_role("button", name="Go on").click()
+        expect(result(page)).to_contain_text("They also have")
+        page.reload()
+        expect(result(page)).to_contain_text("They also have")
+        page.close()
