@@ -16,7 +16,8 @@ from blanklm.serve.limits import Limits
 
 @pytest.fixture(scope="session")
 def model() -> BlankLM:
-    return BlankLM.from_pretrained(device="cpu")
+    """Of words, small and quick, whatever the default is."""
+    return BlankLM.from_pretrained("yelp-words", device="cpu")
 
 
 class Slowed:
@@ -68,7 +69,8 @@ class Process:
     """``blanklm serve`` as a real process."""
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
-        command = [sys.executable, "-m", "blanklm", "serve", "--port", str(port), *arguments]
+        model = () if "--model" in arguments else ("--model", "yelp-words")
+        command = [sys.executable, "-m", "blanklm", "serve", "--port", str(port), *model, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()
         match = re.search(r"http://\S+:(\d+)/", line)

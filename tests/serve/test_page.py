@@ -84,7 +84,7 @@ def result(page):
 
 @cache
 def bundled():
-    return BlankLM.from_pretrained(device="cpu")
+    return BlankLM.from_pretrained("yelp-words", device="cpu")
 
 
 def filled_with(text, **options):
