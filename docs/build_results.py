@@ -31,14 +31,19 @@ def yelp_words() -> str:
     return table(headings, [[name, *(f"{scores[r]:.1f}" for r in ratios)] for name, scores in bleu.items()])
 
 
-def yelp_words_training() -> str:
-    r = result("models/yelp-words")
+def trained(name: str, vocabulary: str, counted: str = "") -> str:
+    """Size, steps, time and validation bound of a bundled model."""
+    r = result(f"models/{name}")
     encoder, training = r["model"]["encoder"], r["training"]
     return (
-        f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, vocabulary "
+        f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {vocabulary} "
         f"{r['model']['vocabulary']:,}); {training['steps']:,} steps of {training['tokens_per_batch']:,} tokens in "
-        f"{r['seconds']:.0f} s on one {r['hardware']}; validation bound {r['valid_bound']:.3f} nats a token.\n"
+        f"{r['seconds']:.0f} s on one {r['hardware']}{counted}; validation bound {r['valid_bound']:.3f} nats a token.\n"
     )
+
+
+def yelp_words_training() -> str:
+    return trained("yelp-words", "vocabulary")
 
 
 def english() -> str:
@@ -52,14 +57,7 @@ def english() -> str:
 
 
 def english_training() -> str:
-    r = result("models/english")
-    encoder, training = r["model"]["encoder"], r["training"]
-    return (
-        f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, byte-level BPE of "
-        f"{r['model']['vocabulary']:,}); {training['steps']:,} steps of {training['tokens_per_batch']:,} tokens in "
-        f"{r['seconds']:.0f} s on one {r['hardware']}, reading the corpus and compiling included; validation bound "
-        f"{r['valid_bound']:.3f} nats a token.\n"
-    )
+    return trained("english", "byte-level BPE of", ", reading the corpus and compiling included")
 
 
 def english_precision() -> str:

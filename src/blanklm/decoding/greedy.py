@@ -151,14 +151,13 @@ class _Drafts:
             joint = actions.log_prob + scores.log_p_blank
             chosen = self._best_of_each_draft(joint)
             return _Actions(chosen, actions.token[chosen], actions.side[chosen], joint[chosen])
-        acts = actions.log_prob >= log_threshold  # [K]
-        acts[self._best_of_each_draft(actions.log_prob)] = True
+        alone = torch.zeros_like(every, dtype=torch.bool)  # [K] the most confident of each draft
+        alone[self._best_of_each_draft(actions.log_prob)] = True
+        acts = alone | (actions.log_prob >= log_threshold)  # [K]
         grows = self.sides[:, actions.side].sum(0) * acts  # [K] by how many symbols
         by_span = torch.zeros_like(self.least).index_put_((self.draft, self.origin), grows, accumulate=True)  # [N, O]
         too_long = (by_span > 0) & (self._tally(self.items != PAD) + by_span > self.longest_span)  # [N, O]
         no_room = too_long.any(1) | (self.lengths + by_span.sum(1) > self.max_length)  # [N] for all: one at a time
-        alone = torch.zeros_like(acts)
-        alone[self._best_of_each_draft(actions.log_prob)] = True
         acts = torch.where(no_room[self.draft], alone, acts)
         return _Actions(every[acts], actions.token[acts], actions.side[acts], actions.log_prob[acts])
 
