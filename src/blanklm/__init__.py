@@ -19,6 +19,7 @@ __all__ = [
     "Score",
     "Template",
     "Trajectory",
+    "Transfer",
 ]
 
 _HOME = {
@@ -32,6 +33,7 @@ _HOME = {
     "Score": "blanklm.api",
     "Template": "blanklm.canvas",
     "Trajectory": "blanklm.canvas",
+    "Transfer": "blanklm.transfer",
 }
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
     from blanklm.decoding.constraints import Constraint
     from blanklm.errors import BlankLMError
+    from blanklm.transfer import Transfer
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ class Batch:
     fractions: Tensor  # [B] in [0, 1): t / n
     seeds: Tensor  # [B] one seed per text for its order
     for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
+    styles: Tensor | None = None  # [B] the style of each text, where texts have one
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in vars(self).values()))
@@ -41,9 +42,14 @@ def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
 
 
 class TokenisedTexts:
-    """Many texts in one flat array. Empty texts are left out: they have no action to learn from."""
+    """Many texts in one flat array. Empty texts are left out: they have no action to learn from.
 
-    def __init__(self, texts: Iterable[Sequence[int]], max_length: int | None = None) -> None:
+    ``style``: the number of the style that all of them are in, where that is known; joined texts have several.
+    """
+
+    def __init__(
+        self, texts: Iterable[Sequence[int]], max_length: int | None = None, style: int | None = None
+    ) -> None:
         self.cut, self.empty = 0, 0  # texts shortened to max_length, and texts left out
         kept: list[np.ndarray] = []
         for text in texts:
@@ -53,6 +59,7 @@ class TokenisedTexts:
                 kept.append(np.asarray(text, dtype=np.int32))
             else:
                 self.empty += 1
+        self.styles = None if style is None else np.full(len(kept), style)
         self.lengths = np.array([len(text) for text in kept], dtype=np.int64)
         self.flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
         self.starts = np.concatenate(([0], self.lengths.cumsum()))
@@ -64,6 +71,8 @@ class TokenisedTexts:
         whole.cut, whole.empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
         whole.lengths, whole.flat = (np.concatenate([getattr(p, name) for p in parts]) for name in ("lengths", "flat"))
         whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
+        if all(part.styles is not None for part in parts):
+            whole.styles = np.concatenate([part.styles for part in parts])
         return whole
 
     def __len__(self) -> int:
@@ -86,7 +95,8 @@ class TokenisedTexts:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes()).hexdigest()
+        styles = b"" if self.styles is None else self.styles.tobytes()
+        return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes() + styles).hexdigest()
 
 
 def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[list[int]]:
@@ -121,7 +131,8 @@ class Draw:
 
     def collate(self, texts: TokenisedTexts, for_gpu: bool = False) -> Batch:
         tokens, lengths = texts.padded(self.indices)
-        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds), for_gpu)
+        styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
+        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds), for_gpu, styles)
 
 
 def training_epoch(

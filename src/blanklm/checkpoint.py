@@ -37,6 +37,10 @@ MODELS = {  # kind -> where its class and config live
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
     "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
+    "styled-blm": ("blanklm.models.styled_blm", "StyledBLM", "StyledBLMConfig"),
+    "attention-classifier": ("blanklm.models.classifier", "AttentionClassifier", "AttentionClassifierConfig"),
+    "convolution-classifier": ("blanklm.models.classifier", "ConvolutionClassifier", "ConvolutionClassifierConfig"),
+    "rewriter": ("blanklm.models.rewriter", "Rewriter", "RewriterConfig"),
 }
 
 
@@ -59,8 +63,9 @@ def save(
 
     ``weights``: the model's, where they were put together from the parts that several processes hold.
     """
-    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
-    kind = next(kind for kind, (_, name, _) in MODELS.items() if name in classes)
+    kinds = {name: kind for kind, (_, name, _) in MODELS.items()}
+    # The class of a sharded model derives from the model's, and some models from others: the nearest counts.
+    kind = next(kinds[c.__name__] for c in type(model).__mro__ if c.__name__ in kinds)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
     stored = {}
     for name, tensor in (model.state_dict() if weights is None else weights).items():

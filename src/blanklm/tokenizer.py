@@ -32,12 +32,14 @@ def _kind(character: str) -> int:
 
 
 KINDS = ("word", "character", "bpe")  # that can be trained; "wordpiece" comes with a pretrained backbone
+# What stands apart where marks do: parts that English writes together, and marks that do not join what is around them.
+_APART = r"n['’]t\b|['’](?:s|ve|m|ll|re|d)\b|\.\.\.|[.,:](?!\w)|[!?;()\"“”]"
 _WORD = re.compile(r"[\S\x1c-\x1f]+")  # what `tokenizers` splits at; str.split() splits at four control characters more
 _PRE_TOKENIZER_OF = {
-    "word": "WhitespaceSplit",
-    "character": "Split",
-    "bpe": "ByteLevel",
-    "wordpiece": "BertPreTokenizer",
+    "word": ("WhitespaceSplit", "Sequence"),
+    "character": ("Split",),
+    "bpe": ("ByteLevel",),
+    "wordpiece": ("BertPreTokenizer",),
 }
 _GOES_ON = "##"  # WordPiece: what a token that continues a word begins with
 # WordPiece loses the spaces of a text; these are where English has none.
@@ -51,7 +53,7 @@ class Tokenizer:
         self.backend = backend
         self.backend.encode_special_tokens = True  # "<blank>" typed by a user is text, not a blank
         pre_tokenizer = (json.loads(backend.to_str()).get("pre_tokenizer") or {}).get("type")
-        kinds = [kind for kind, name in _PRE_TOKENIZER_OF.items() if name == pre_tokenizer]
+        kinds = [kind for kind, names in _PRE_TOKENIZER_OF.items() if pre_tokenizer in names]
         if not kinds or [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
             raise CheckpointError("this tokenizer was not made by blanklm: train one with Tokenizer.train")
         self.kind = kinds[0]
@@ -64,8 +66,12 @@ class Tokenizer:
         vocabulary: int = 30_000,
         min_count: int = 1,
         lowercase: bool = False,
+        marks_apart: bool = False,
     ) -> Tokenizer:
-        """Learn a vocabulary of at most ``vocabulary`` tokens, each seen at least ``min_count`` times."""
+        """Learn a vocabulary of at most ``vocabulary`` tokens, each seen at least ``min_count`` times.
+
+        ``marks_apart`` (words): read "isn't it?" as the four words that tokenised corpora write, "is n't it ?".
+        """
         if kind not in KINDS:
             raise BlankLMError(f"there is no tokenizer kind {kind!r}: choose {', '.join(KINDS)}")
         least = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
@@ -87,17 +93,23 @@ class Tokenizer:
                 backend.normalizer = normalizer
             backend.train_from_iterator(texts, trainer)
             return cls(backend)
+        every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        pre_tokenizer = pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
+        if kind == "word" and marks_apart:
+            pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.Split(Regex(_APART), "isolated")])
         # The library's trainer of word vocabularies counts a corpus's own "<unk>" as a second word; so count here.
         counts: Counter[str] = Counter()
         for text in texts:
             text = normalizer.normalize_str(text) if normalizer else text
-            counts.update(_WORD.findall(text) if kind == "word" else text)
+            if marks_apart:
+                counts.update(word for word, _ in pre_tokenizer.pre_tokenize_str(text))
+            else:
+                counts.update(_WORD.findall(text) if kind == "word" else text)
         by_count = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         words = [word for _, word in by_count if word not in SPECIAL_TOKENS][: vocabulary - len(SPECIAL_TOKENS)]
         vocabulary_ids = {word: i for i, word in enumerate((*SPECIAL_TOKENS, *words))}
         backend = Backend(models.WordLevel(vocabulary_ids, unk_token=SPECIAL_TOKENS[UNK]))
-        every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
+        backend.pre_tokenizer = pre_tokenizer
         if normalizer:
             backend.normalizer = normalizer
         return cls(backend)
@@ -134,6 +146,10 @@ class Tokenizer:
             raise BlankLMError("the text holds a character that is no Unicode text: remove it") from None
         # A text may hold the very words "<pad>" or "<blank>"; to the model they are unknown words.
         return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
+
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Where in the text each of its tokens begins and ends."""
+        return self.backend.encode(text, add_special_tokens=False).offsets
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids: exact for characters and BPE, words joined by single spaces for words and WordPiece."""

@@ -72,6 +72,10 @@ class TrainingConfig:
         if not 0 <= self.ema < 1:
             raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
 
+    @property
+    def worth_compiling(self) -> bool:
+        return self.steps >= STEPS_WORTH_COMPILING
+
     def learning_rate_at(self, step: int) -> float:
         """As a fraction of the peak."""
         if step < self.warmup:
@@ -159,7 +163,7 @@ class Run:
         optimizer = torch.optim.AdamW(
             _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
         )
-        if on_gpu and config.steps >= STEPS_WORTH_COMPILING:
+        if on_gpu and config.worth_compiling:
             compile_parts(model)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         self.preparation = Preparation(model, texts, self.accelerator)
@@ -463,7 +467,8 @@ def compile_parts(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, EncoderLayer):
             module.compile(dynamic=True)
-    model.read_out = torch.compile(model.read_out, dynamic=True)
+    if hasattr(model, "read_out"):
+        model.read_out = torch.compile(model.read_out, dynamic=True)
 
 
 @dataclass(frozen=True)
@@ -534,7 +539,7 @@ class Preparation(Dataset):
             yield from map(self.__getitem__, plan)
             return
         beside, training = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
-        for planned, prepared, weight in self.in_workers(plan, max(2, min(12, (os.cpu_count() or 2) - 2))):
+        for planned, prepared, weight in self.in_workers(plan, max(2, min(12, cores() - 2))):
             with torch.cuda.stream(beside):  # a copy waits for what its stream has queued, so not after the last step
                 moved = _moved(prepared, self.device, training)
             training.wait_stream(beside)
@@ -543,6 +548,11 @@ class Preparation(Dataset):
     def in_workers(self, plan: Iterator[Planned], workers: int) -> DataLoader:
         """Every planned batch, in order, prepared by other processes."""
         return DataLoader(self, batch_size=None, sampler=plan, num_workers=workers, prefetch_factor=2)
+
+
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _moved(value: Any, device: torch.device, used_on: torch.cuda.Stream) -> Any:

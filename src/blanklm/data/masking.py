@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -40,21 +40,24 @@ def mask_words(text: str, ratio: float, rng: Random) -> Masked:
     """
     if not 0 <= ratio <= 1:
         raise DataError(f"the share of words to hide lies between 0 and 1, not at {ratio}")
-    words = list(_WORD.finditer(text))
+    words = [word.span() for word in _WORD.finditer(text)]
     # The ratio as written: in binary floating point 0.55 * 100 is a little over 55, and its ceiling 56.
     hidden_count = math.ceil(Fraction(str(ratio)) * len(words))
-    hidden = set(rng.sample(range(len(words)), hidden_count))
+    return blank_out(text, words, set(rng.sample(range(len(words)), hidden_count)))
 
+
+def blank_out(text: str, words: Sequence[tuple[int, int]], hidden: Set[int]) -> Masked:
+    """Hide the words of these numbers; ``words`` are the places of all. Neighbours share one blank."""
     pieces, spans, shown_from = [], [], 0
-    for i, word in enumerate(words):
+    for i, (start, end) in enumerate(words):
         if i not in hidden:
             continue
         if i - 1 not in hidden:
-            pieces.append(text[shown_from : word.start()])
-            run_from = word.start()
+            pieces.append(text[shown_from:start])
+            run_from = start
         if i + 1 not in hidden:
-            spans.append(text[run_from : word.end()])
-            shown_from = word.end()
+            spans.append(text[run_from:end])
+            shown_from = end
     pieces.append(text[shown_from:])
     return Masked(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
 

@@ -168,7 +168,11 @@ class BLM(nn.Module):
 
     def loss(self, drawn: Drawn) -> Tensor:
         """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
-        log_probs = self.log_probs(drawn.actions) * drawn.weight  # [A]
+        return self.loss_of(self.log_probs(drawn.actions), drawn)
+
+    def loss_of(self, log_probs: Tensor, drawn: Drawn) -> Tensor:
+        """The same from the log p [A] of the actions."""
+        log_probs = log_probs * drawn.weight  # [A]
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
 

@@ -1,0 +1,131 @@
+"""Which style a text is in: two classifiers of different kinds, so that the one that judges never ranked.
+
+``AttentionClassifier``, a Bi-LSTM with attention (Section 4.3): its attention says which words carry the style, which is
+what is masked, and its probabilities rank rewritten texts. ``ConvolutionClassifier``, a CNN over word n-grams with
+max-over-time pooling (Kim 2014): it judges, and has no part in the writing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from blanklm.batching import Batch
+from blanklm.special import PAD
+
+
+class Classifier(nn.Module):
+    """p(style | text) = softmax of the logits that ``read`` finds in the vectors of its words."""
+
+    embedding: nn.Embedding
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """Word vectors [B, L, e] of texts of ``lengths`` [B] -> logits [B, S]; what stands after a text's end is not read."""
+        raise NotImplementedError
+
+    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """[B, S] for texts [B, L]."""
+        return self.read(self.embedding(tokens), lengths)
+
+    def prepare(self, batch: Batch) -> Batch:
+        return batch
+
+    def loss(self, batch: Batch) -> Tensor:
+        """- log p(style) of each text [B]."""
+        with torch.autocast(self.device.type, enabled=False):  # too small to gain by half precision
+            return F.cross_entropy(self.logits(batch.tokens, batch.lengths), batch.styles, reduction="none")
+
+    forward = loss  # what a distributed wrapper calls
+
+
+@dataclass(frozen=True)
+class AttentionClassifierConfig:
+    vocabulary: int
+    styles: int = 2
+    width: int = 96  # of the word vectors, and of the state of each direction
+    dropout: float = 0.5
+    max_length: int = 512
+
+
+class AttentionClassifier(Classifier):
+    def __init__(self, config: AttentionClassifierConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.embedding = nn.Embedding(config.vocabulary, width, padding_idx=PAD)
+        self.forwards = nn.LSTM(width, width, batch_first=True)
+        self.backwards = nn.LSTM(width, width, batch_first=True)
+        self.attend_hidden = nn.Linear(2 * width, width)
+        self.attend_out = nn.Linear(width, 1, bias=False)
+        self.out = nn.Linear(2 * width, config.styles)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        return self.read_and_attend(vectors, lengths)[0]
+
+    def read_and_attend(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits [B, S] and the weight of each word [B, L]: positive, 1 in all for each text, 0 after its end."""
+        states = self.states(self.dropout(vectors), lengths)  # [B, L, 2e]
+        scores = self.attend_out(torch.tanh(self.attend_hidden(states))).squeeze(2)  # [B, L]
+        inside = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]  # [B, L]
+        weights = scores.masked_fill(~inside, -torch.inf).softmax(1)  # [B, L]
+        summary = torch.einsum("bl,bld->bd", weights, states)  # [B, 2e]
+        return self.out(self.dropout(summary)), weights
+
+    def states(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """What the two directions have read at each word [B, L, 2e]; the second reads each text from its own end."""
+        back, _ = self.backwards(reverse(vectors, lengths))
+        return torch.cat((self.forwards(vectors)[0], reverse(back, lengths)), dim=2)
+
+    def attention(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """The weight [B, L] of each word of the texts [B, L]."""
+        return self.read_and_attend(self.embedding(tokens), lengths)[1]
+
+
+def reverse(vectors: Tensor, lengths: Tensor) -> Tensor:
+    """The first ``lengths`` [B] of the vectors [B, L, e] of each text in reverse order; the rest stays."""
+    place = torch.arange(vectors.shape[1], device=vectors.device).expand(vectors.shape[:2])  # [B, L]
+    mirrored = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)  # [B, L]
+    return vectors.gather(1, mirrored[:, :, None].expand_as(vectors))
+
+
+@dataclass(frozen=True)
+class ConvolutionClassifierConfig:
+    vocabulary: int
+    styles: int = 2
+    width: int = 128  # of the word vectors
+    filters: int = 128  # of each size
+    dropout: float = 0.5
+    max_length: int = 512
+
+
+class ConvolutionClassifier(Classifier):
+    SIZES = (2, 3, 4, 5)  # words that a filter sees
+
+    def __init__(self, config: ConvolutionClassifierConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)
+        self.filters = nn.ModuleList(nn.Linear(size * config.width, config.filters) for size in self.SIZES)
+        self.out = nn.Linear(len(self.SIZES) * config.filters, config.styles)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        batch, longest, _ = vectors.shape
+        place = torch.arange(longest, device=vectors.device)  # [L]
+        vectors = self.dropout(vectors) * (place < lengths[:, None])[:, :, None]  # [B, L, e]
+        found = []
+        for size, filters in zip(self.SIZES, self.filters, strict=True):
+            padded = F.pad(vectors, (0, 0, size - 1, size - 1))  # [B, L + 2 size - 2, e]
+            windows = padded.unfold(1, size, 1).flatten(2)  # [B, L + size - 1, e size]
+            sees_text = torch.arange(windows.shape[1], device=vectors.device) < lengths[:, None] + size - 1
+            activity = F.relu(filters(windows)).masked_fill(~sees_text[:, :, None], 0.0)  # [B, ., F]
+            found.append(activity.amax(1))  # [B, F]
+        return self.out(self.dropout(torch.cat(found, dim=1)))

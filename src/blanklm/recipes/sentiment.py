@@ -1,0 +1,448 @@
+"""Table 4 of the paper, sentiment transfer on Yelp and Amazon, and the bundled model ``sentiment``.
+
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.sentiment OUT [SECONDS]
+
+Trains, all at once on one device and in SECONDS (240 by default): the classifier that masks and ranks, the judge, a
+BLM for each sentiment, one for both, a smaller one to bundle, and masked language models before and after training
+through the classifier. Then has each rewrite the test sentences. Writes under OUT, for each corpus: a model folder
+and a log for each part, ``pools`` (all that was written), ``result.json`` (the table), and ``model`` (what is bundled).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from blanklm import checkpoint
+from blanklm.api import BlankLM
+from blanklm.baselines import Infiller
+from blanklm.batching import TokenisedTexts
+from blanklm.data import read_corpus
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.classifier import (
+    AttentionClassifier,
+    AttentionClassifierConfig,
+    ConvolutionClassifier,
+    ConvolutionClassifierConfig,
+)
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.guided import Guided
+from blanklm.models.masked import Masked
+from blanklm.models.predictor import PredictorConfig
+from blanklm.models.rewriter import Rewriter, RewriterConfig
+from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
+from blanklm.recipes.clocked import Clocked, train_by_the_clock
+from blanklm.recipes.report import report
+from blanklm.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
+from blanklm.tokenizer import Tokenizer
+from blanklm.transfer import SAMPLES, Marked, StyleClassifier, Transfer, Weights, overlap
+
+CORPORA = ("yelp", "amazon")
+MIN_COUNT = {"yelp": 5, "amazon": 3}  # rarer words are unknown
+LEAST_SALIENCE = {"yelp": 15.0, "amazon": 5.5}  # of Li et al. 2018
+MAX_LENGTH = 128
+TABLE = EncoderConfig.of_size("small")
+SMALL = EncoderConfig(layers=4, heads=3, width=192, feedforward=768, dropout=0.1)  # with its classifier under 6 MB
+WRITING = Clocked(
+    tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, weight_decay=0.01, ema=0.998, evaluate_every=400
+)
+CLASSIFYING = Clocked(tokens_per_batch=16_384, learning_rate=2e-3, warmup=100, ema=0.99, evaluate_every=100)
+GUIDING = Clocked(tokens_per_batch=16_384, learning_rate=3e-4, warmup=50, evaluate_every=100)
+VALIDATION = 200  # sentences of each sentiment, to choose weights by
+ABOUT = {
+    "name": "sentiment",
+    "summary": "Rewrites English review sentences from negative to positive and back",
+    "language": "English",
+    "licence": "CC BY-SA 4.0",
+    "data": "421,900 sentences of the Yelp sentiment corpus (Shen et al. 2017; Li et al. 2018)",
+}
+
+
+# --- Texts --------------------------------------------------------------------------------------------------------------
+
+
+def sentences(corpus: str, split: str, style: int) -> list[str]:
+    return [line for line in read_corpus(corpus, f"{split}.{style}") if line.strip()]
+
+
+def tokenise(out: Path, corpus: str) -> None:
+    """The vocabulary of a corpus and its texts as ids, for every part to share."""
+    folder = out / corpus
+    folder.mkdir(parents=True, exist_ok=True)
+    training = [sentences(corpus, "train", style) for style in (0, 1)]
+    every = [line for lines in training for line in lines]
+    tokenizer = Tokenizer.train("word", every, min_count=MIN_COUNT[corpus], lowercase=True, marks_apart=True)
+    tokenizer.save(folder / "tokenizer.json")
+    for split, by_style in (("train", training), ("valid", [sentences(corpus, "valid", style) for style in (0, 1)])):
+        for style, lines in enumerate(by_style):
+            texts = TokenisedTexts(tokenizer.encode_many(lines), MAX_LENGTH)
+            np.savez(folder / f"{split}.{style}.npz", flat=texts.flat, lengths=texts.lengths)
+
+
+def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int]) -> TokenisedTexts:
+    parts = []
+    for style in styles:
+        with np.load(out / corpus / f"{split}.{style}.npz") as saved:
+            texts = np.split(saved["flat"], saved["lengths"].cumsum()[:-1])
+        parts.append(TokenisedTexts(texts, style=style))
+    return TokenisedTexts.joined(parts)
+
+
+# --- The parts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model to train: how it is made of a vocabulary, on which sentiments, how, and until which share of the time."""
+
+    make: Callable[[Tokenizer, Path], nn.Module]  # told the vocabulary and the corpus's folder
+    styles: tuple[int, ...]
+    training: Clocked
+    until: float
+    after: tuple[str, ...] = ()  # parts that must be there
+
+
+def blm(words: Tokenizer, _: Path) -> BLM:
+    return BLM(BLMConfig(len(words), TABLE, sides_hidden=256, max_length=MAX_LENGTH))
+
+
+def styled_blm(words: Tokenizer, _: Path) -> StyledBLM:
+    return StyledBLM(StyledBLMConfig(len(words), TABLE, sides_hidden=256, max_length=MAX_LENGTH))
+
+
+def small_blm(words: Tokenizer, _: Path) -> StyledBLM:
+    return StyledBLM(StyledBLMConfig(len(words), SMALL, sides_hidden=256, max_length=MAX_LENGTH))
+
+
+def guided(style: int) -> Callable[[Tokenizer, Path], Guided]:
+    return lambda _, folder: Guided(
+        checkpoint.load(folder / f"masked-{style}").model, checkpoint.load(folder / "classifier").model, style
+    )
+
+
+def masked(words: Tokenizer, _: Path) -> Masked:
+    return Masked(PredictorConfig(len(words), TABLE, max_length=MAX_LENGTH))
+
+
+PARTS = {
+    "classifier": Part(
+        lambda words, _: AttentionClassifier(AttentionClassifierConfig(len(words), max_length=MAX_LENGTH)),
+        (0, 1), CLASSIFYING, 0.30,
+    ),
+    "judge": Part(
+        lambda words, _: ConvolutionClassifier(ConvolutionClassifierConfig(len(words), max_length=MAX_LENGTH)),
+        (0, 1), replace(CLASSIFYING, seed=1), 0.30,
+    ),
+    "blm-0": Part(blm, (0,), WRITING, 0.68),
+    "blm-1": Part(blm, (1,), WRITING, 0.68),
+    "blm-both": Part(styled_blm, (0, 1), WRITING, 0.70),
+    "blm-small": Part(small_blm, (0, 1), WRITING, 0.70),
+    "masked-0": Part(masked, (0,), WRITING, 0.45),
+    "masked-1": Part(masked, (1,), WRITING, 0.45),
+    "guided-0": Part(guided(0), (0, 1), GUIDING, 0.66, ("masked-0", "classifier")),
+    "guided-1": Part(guided(1), (0, 1), GUIDING, 0.66, ("masked-1", "classifier")),
+}  # fmt: skip
+ONLY_YELP = ("blm-small",)
+
+
+def train_part(out: Path, corpus: str, name: str, until: float) -> dict:
+    """Train one part until the moment ``until`` (of time.time)."""
+    part, folder = PARTS[name], out / corpus
+    for other in part.after:
+        wait_for(folder / other / "result.json", until)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    torch.manual_seed(part.training.seed)
+    model = part.make(tokenizer, folder)
+    texts, held_out = (tokenised(out, corpus, split, part.styles) for split in ("train", "valid"))
+    training = replace(part.training, seconds=max(1.0, until - time.time()), began=time.monotonic())
+    progress = train_by_the_clock(model, tokenizer, texts, held_out, training, folder / name)
+    result = report(f"sentiment {corpus} {name}", model, training, progress, training.seconds)
+    result |= {"epochs": progress.tokens / texts.tokens, "steps": progress.step}
+    if name in ("classifier", "judge"):
+        classifier = StyleClassifier.from_pretrained(folder / name)
+        result |= {f"{split}_accuracy": accuracy(classifier, corpus, split) for split in ("valid", "test")}
+    write_json(folder / name / "result.json", result)
+    return result
+
+
+def accuracy(classifier: StyleClassifier, corpus: str, split: str) -> float:
+    by_style = [sentences(corpus, split, style) for style in (0, 1)]
+    found = [classifier.log_probs(lines).argmax(1) == style for style, lines in enumerate(by_style)]
+    return 100 * float(np.concatenate(found).mean())
+
+
+def wait_for(path: Path, until: float) -> None:
+    while not path.exists():
+        if time.time() > until:
+            raise TimeoutError(f"{path} did not come in time")
+        time.sleep(0.2)
+
+
+def write_json(path: Path, value: Any) -> None:
+    with checkpoint.replacing(path) as temporary:
+        temporary.write_text(json.dumps(value) + "\n", encoding="utf-8")
+
+
+# --- Writing ------------------------------------------------------------------------------------------------------------
+
+SYSTEMS = {  # what writes, and who says which words are masked
+    "two": (("blm-0", "blm-1"), "attention"),
+    "one": (("blm-both",), "attention"),
+    "small": (("blm-small",), "attention"),
+    "two-frequency": (("blm-0", "blm-1"), "frequency"),
+    "masked": (("masked-0", "masked-1"), "attention"),
+    "guided": (("guided-0", "guided-1"), "attention"),
+}
+
+
+def transfer_of(folder: Path, parts: Sequence[str], classifier: StyleClassifier, device: str | None = None) -> Transfer:
+    """The parts of a system together."""
+    loaded = [checkpoint.load(folder / part) for part in parts]
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    models = [part.model.to(device, dtype).eval() for part in loaded]
+    if isinstance(models[0], StyledBLM):
+        models = [models[0].in_style(style) for style in (0, 1)]
+    return Transfer(classifier, [BlankLM(model, loaded[0].tokenizer) for model in models], STYLES)
+
+
+def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style: int) -> list[Marked]:
+    """The texts, of one style, with what is to be written anew; one word alone is never masked, all but one may be."""
+    attention = transfer.classifier.attention(texts)
+    salience = Salience([sentences(corpus, "train", s) for s in (0, 1)]) if how == "frequency" else None
+    marked = []
+    for text, weights in zip(texts, attention, strict=True):
+        places = transfer.tokenizer.places(text)
+        if salience is not None and len(places) == len(text.split()):
+            weights = salience.of_words(text, style)
+            chosen = salience.marked(text, style, LEAST_SALIENCE[corpus])
+        else:
+            chosen = {i for i, weight in enumerate(weights) if weight > 1 / len(weights)}
+        marked.append(Marked.of(text, places, weights, chosen or {int(np.argmax(weights))}))
+    return marked
+
+
+def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> None:
+    """What a system writes for the sentences of a split in the style ``style``; a record for each."""
+    parts, how = SYSTEMS[system]
+    folder = out / corpus
+    classifier = StyleClassifier.from_pretrained(folder / "classifier")
+    texts = sentences(corpus, split, 1 - style)[: VALIDATION if split == "valid" else None]
+    oracle = system in ("masked", "guided")
+    transfer = Transfer(classifier, [], STYLES) if oracle else transfer_of(folder, parts, classifier)
+    marked = marks(corpus, how, transfer, texts, 1 - style)
+    if oracle:
+        model = Infiller.from_pretrained(folder / parts[style])
+        fills = model.fill([m.canvas for m in marked], hidden=[m.masked.spans for m in marked])
+        records = [{"source": m.text, "greedy": fill.text} for m, fill in zip(marked, fills, strict=True)]
+    else:
+        greedy = transfer.writers[style].fill([m.canvas for m in marked])
+        pools = transfer.candidates(marked, style)
+        records = [
+            record(transfer, m, fill.text, pool, style) for m, fill, pool in zip(marked, greedy, pools, strict=True)
+        ]
+    (folder / "pools").mkdir(exist_ok=True)
+    write_json(folder / "pools" / f"{system}.{split}.{style}.json", records)
+
+
+def record(transfer: Transfer, marked: Marked, greedy: str, pool: Sequence, style: int) -> dict[str, Any]:
+    """A sentence, the most probable fill of its mask, and each sample: text, words masked, and what it is ranked by."""
+    texts = [fill.text for _, fill in pool]
+    own, *others = transfer.tokenizer.encode_many([marked.text, *texts])
+    log_p = transfer.classifier.log_probs(texts)[:, style]
+    samples = [
+        [
+            fill.text,
+            sum(len(span.split()) for span in mask.spans),
+            round(float(log_style), 4),
+            round(overlap(own, other), 4),
+            round(fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans)), 4),
+        ]
+        for (mask, fill), other, log_style in zip(pool, others, log_p, strict=True)
+    ]
+    return {"source": marked.text, "canvas": marked.canvas, "greedy": greedy, "samples": samples}
+
+
+# --- Scoring ------------------------------------------------------------------------------------------------------------
+
+CONTENT = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0)  # weights of the frontier
+BY_CLASSIFIER = Weights(content=0.0, fluency=0.0)
+
+
+def chosen(record: dict[str, Any], weights: Weights, nested: bool) -> str:
+    """The sample that ranks first; without smaller masks, of those of the whole mask alone."""
+    samples = record["samples"]
+    most = max(sample[1] for sample in samples)
+    pool = samples if nested else [sample for sample in samples if sample[1] == most]
+    return max(pool, key=lambda sample: weights.score(*sample[2:]))[0]
+
+
+def outputs_of(out: Path, corpus: str, system: str, choose: Callable[[dict], str], split: str = "test") -> list[str]:
+    """One output for each sentence, in the order of the test set: negative ones, which become positive, first."""
+    return [
+        choose(record)
+        for style in (1, 0)
+        for record in json.loads((out / corpus / "pools" / f"{system}.{split}.{style}.json").read_text(encoding="utf-8"))
+    ]
+
+
+ROWS: dict[str, tuple[str, Callable[[dict], str]]] = {
+    "M&I with MLM": ("masked", lambda r: r["greedy"]),
+    "M&I with MLM + classifier": ("guided", lambda r: r["greedy"]),
+    "M&I with BLM": ("two", lambda r: r["greedy"]),
+    "M&I with BLM + classifier": ("two", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
+    "M&I with BLM, one model": ("one", lambda r: r["greedy"]),
+    "M&I with BLM, one model + classifier": ("one", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
+    "M&I with BLM, frequency masks": ("two-frequency", lambda r: r["greedy"]),
+    "M&I with BLM, frequency masks + classifier": (
+        "two-frequency", lambda r: chosen(r, BY_CLASSIFIER, nested=False),
+    ),
+    "bundled, small, one model + classifier": ("small", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
+}  # fmt: skip
+
+
+def score_corpus(out: Path, corpus: str, fluency: float = Weights().fluency) -> dict[str, Any]:
+    """The table of a corpus, from what was written; a system that wrote nothing has no row."""
+    judge, test = StyleClassifier.from_pretrained(out / corpus / "judge"), TestSet.load(corpus)
+    ours: dict[str, dict[str, float]] = {}
+    for name, (system, choose) in ROWS.items():
+        if (out / corpus / "pools" / f"{system}.test.0.json").exists():
+            ours[name] = score(test, outputs_of(out, corpus, system, choose), judge)
+    ranked = {}
+    for system in ("two", "one", "small"):
+        if (out / corpus / "pools" / f"{system}.test.0.json").exists():
+            ranked[system] = {
+                f"{content:g}": score(
+                    test,
+                    outputs_of(out, corpus, system, lambda r, c=content: chosen(r, Weights(c, fluency), nested=True)),
+                    judge,
+                )
+                for content in CONTENT
+            }
+    known = score_known(corpus, judge)
+    classifiers = {
+        name: json.loads((out / corpus / name / "result.json").read_text(encoding="utf-8"))
+        for name in PARTS
+        if (out / corpus / name / "result.json").exists()
+    }
+    every = known | ours | {f"{s}, content {c}": row for s, rows in ranked.items() for c, row in rows.items()}
+    result = {
+        "corpus": corpus,
+        "samples": SAMPLES,
+        "fluency": fluency,
+        "known": known,
+        "ours": ours,
+        "ranked": ranked,
+        "frontier": frontier(every),
+        "parts": classifiers,
+    }
+    write_json(out / corpus / "result.json", result)
+    return result
+
+
+def bundle(out: Path, corpus: str = "yelp") -> None:
+    """The classifier and the small BLM as one model, in int8."""
+    classifier, writer = (checkpoint.load(out / corpus / part) for part in ("classifier", "blm-small"))
+    model = Rewriter(RewriterConfig(list(STYLES), classifier.model.config, writer.model.config))
+    model.classifier.load_state_dict(classifier.model.state_dict())
+    model.writer.load_state_dict(writer.model.state_dict())
+    checkpoint.save(out / corpus / "model", model, writer.tokenizer, ABOUT, dtype=torch.int8)
+
+
+# --- All of it ----------------------------------------------------------------------------------------------------------
+
+
+def main(out: Path, seconds: float = 240.0) -> None:
+    """Every part in a process of its own; one that fails is logged and missed by those that need it alone."""
+    began = time.time()
+    run_all(out, [("tokenise", corpus) for corpus in CORPORA], began + seconds)
+    training = [
+        ("train", corpus, name, str(began + part.until * seconds))
+        for name, part in PARTS.items()
+        for corpus in CORPORA
+        if corpus == "yelp" or name not in ONLY_YELP
+    ]
+    run_all(out, training, began + 0.75 * seconds)
+    writing = [
+        ("write", corpus, system, str(style))
+        for system in SYSTEMS
+        for corpus in CORPORA
+        for style in (0, 1)
+        if corpus == "yelp" or system != "small"
+    ]
+    run_all(out, writing, began + 0.96 * seconds)
+    run_all(out, [("score", corpus) for corpus in CORPORA], began + 1.1 * seconds)
+
+
+def run_all(out: Path, jobs: Sequence[tuple[str, ...]], until: float) -> None:
+    """Run the jobs side by side; whatever is not done by ``until`` is stopped."""
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    running = []
+    for number, job in enumerate(jobs):
+        log = open(out / "logs" / f"{'-'.join(job[:4] if job[0] == 'write' else job[:3])}.txt", "w")  # noqa: SIM115
+        command = [sys.executable, "-m", "blanklm.recipes.sentiment", str(out), *job]
+        with few_cores(number) if job[0] != "tokenise" else nullcontext():
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        running.append((job, process))
+    for job, process in running:
+        try:
+            code = process.wait(max(0.1, until - time.time()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = "out of time"
+        if code:
+            print(f"{' '.join(job)}: {code}", flush=True)
+
+
+@contextmanager
+def few_cores(number: int) -> Iterator[None]:
+    """What is started here may use four of the cores, so that many side by side keep out of each other's way."""
+    every = os.sched_getaffinity(0)
+    ordered = sorted(every)
+    os.sched_setaffinity(0, {ordered[(4 * number + k) % len(ordered)] for k in range(4)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+def job(out: Path, what: str, corpus: str, *rest: str) -> None:
+    if what == "tokenise":
+        tokenise(out, corpus)
+    elif what == "train":
+        print(json.dumps(train_part(out, corpus, rest[0], float(rest[1]))))
+        if rest[0] == "blm-small":
+            bundle(out, corpus)
+    elif what == "write":
+        for split in ("test", "valid"):
+            write_pool(out, corpus, rest[0], int(rest[1]), split)
+    elif what == "score":
+        print("\n".join(table(score_corpus(out, corpus))))
+
+
+def table(result: dict[str, Any]) -> Iterator[str]:
+    """The table as text."""
+    ranked = {f"{s}, content {c}": row for s, rows in result["ranked"].items() for c, row in rows.items()}
+    for name, row in (result["known"] | result["ours"] | ranked).items():
+        numbers = " ".join(f"{key} {row[key]:.1f}" for key in ("accuracy", "bleu", "bleu_all_references") if key in row)
+        yield f"{result['corpus']}: {name}: {numbers}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        job(Path(sys.argv[1]), *sys.argv[2:])
+    else:
+        main(Path(sys.argv[1]), *map(float, sys.argv[2:3]))

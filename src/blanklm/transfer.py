@@ -1,0 +1,379 @@
+"""Rewrite a text in another style (Section 4.3): mask what carries its style, fill the blanks, choose.
+
+The classifier's attention says which words are masked; the BLM of the wanted style fills the blanks a number of times;
+the classifier, what is kept of the text and the BLM's own probabilities rank what it wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM, Request
+from blanklm.batching import pad, split_by_budget
+from blanklm.canvas import Fill
+from blanklm.data import Masked, blank_out
+from blanklm.decoding.constraints import Constraint
+from blanklm.errors import BlankLMError
+from blanklm.models.classifier import Classifier
+from blanklm.models.rewriter import Rewriter
+from blanklm.tokenizer import Tokenizer
+
+DEFAULT = "sentiment"  # the bundled model
+TOKENS_AT_ONCE = 16_384  # that a classifier reads together
+SAMPLES = 10  # fills of each mask that are chosen from
+
+_JOINED = re.compile(r" (?=(?:n['’]t|['’](?:s|ve|m|ll|re|d))\b|[.,:;!?)](?!\w))|(?<=\() ")  # no space in print
+_PLACEHOLDER = re.compile(r"_\w+_")  # what stands for a number or a name in a research corpus
+
+
+class StyleClassifier:
+    """A classifier with its tokenizer: texts in, numbers out."""
+
+    def __init__(self, model: Classifier, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: str | None = None) -> Self:
+        loaded = checkpoint.load(pretrained.locate(folder))
+        if not isinstance(loaded.model, Classifier):
+            raise BlankLMError(f"the model in {folder} is no classifier of styles")
+        return cls(loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), loaded.tokenizer)
+
+    def log_probs(self, texts: Sequence[str]) -> np.ndarray:
+        """log p(style | text) [texts, styles]."""
+        found = self._read(texts, lambda tokens, lengths: self.model.logits(tokens, lengths).log_softmax(1))
+        return np.array(found).reshape(len(texts), -1)
+
+    def attention(self, texts: Sequence[str]) -> list[list[float]]:
+        """The weight of each word of each text."""
+        weights = self._read(texts, self.model.attention)
+        return [row[: len(self.tokenizer.places(text))] for row, text in zip(weights, texts, strict=True)]
+
+    @torch.inference_mode()
+    def _read(self, texts: Sequence[str], ask: Callable) -> list[list[float]]:
+        """What ``ask(tokens, lengths)`` says of each text; one without words is read as padding."""
+        ids = self.tokenizer.encode_many(texts)
+        lengths = np.array([max(1, len(text)) for text in ids])
+        by_length = np.argsort(lengths, kind="stable")
+        answers: list[list[float]] = [[] for _ in texts]
+        for group in split_by_budget(lengths[by_length], TOKENS_AT_ONCE):
+            members = by_length[group]
+            tokens, sizes = (part.to(self.model.device) for part in pad([ids[i] for i in members]))
+            for i, answer in zip(members, ask(tokens, sizes.clamp_min(1)).tolist(), strict=True):
+                answers[i] = answer
+        return answers
+
+
+@dataclass(frozen=True)
+class Word:
+    text: str
+    start: int  # place in the text
+    end: int
+    weight: float  # how much of the style it carries; 1 in all
+    masked: bool
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text with the words that are to be written anew."""
+
+    text: str
+    words: tuple[Word, ...]
+    by_user: bool = False  # who said which
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        places: Sequence[tuple[int, int]],
+        weights: Sequence[float],
+        chosen: Set[int],
+        by_user: bool = False,
+    ) -> Marked:
+        words = (
+            Word(text[start:end], start, end, weight, i in chosen)
+            for i, ((start, end), weight) in enumerate(zip(places, weights, strict=True))
+        )
+        return cls(text, tuple(words), by_user)
+
+    @property
+    def masked(self) -> Masked:
+        return self.with_only(len(self.words))
+
+    @property
+    def canvas(self) -> str:
+        return str(self.masked.template)
+
+    def with_only(self, most: int) -> Masked:
+        """The text with at most so many of its marked words blanked, those of the greatest weight."""
+        marked = [i for i, word in enumerate(self.words) if word.masked]
+        chosen = sorted(marked, key=lambda i: -self.words[i].weight)[:most]
+        return blank_out(self.text, [(word.start, word.end) for word in self.words], set(chosen))
+
+    def nested(self) -> list[Masked]:
+        """Masks from the one word of the greatest weight to all that are marked; the user's own mask is not cut down."""
+        marked = sum(word.masked for word in self.words)
+        sizes = [marked] if self.by_user else sorted({size for size in (1, 2, 3, marked) if size <= marked})
+        return [self.with_only(size) for size in sizes]
+
+    def to_json(self) -> dict[str, Any]:
+        words = [{"text": w.text, "weight": round(w.weight, 4), "masked": w.masked} for w in self.words]
+        return {"canvas": self.canvas, "words": words}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a rewritten text is ranked by: log p(style) + content * words kept + fluency * log p a word written.
+
+    With both at 0 the classifier alone decides, as in the paper.
+    """
+
+    content: float = 4.0
+    fluency: float = 0.2
+
+    def score(self, log_p_style: float, content: float, fluency: float) -> float:
+        return log_p_style + self.content * content + self.fluency * fluency
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    text: str
+    canvas: str
+    spans: tuple[str, ...]
+    style: float  # p(the wanted style), by the classifier that ranks
+    content: float  # of the words of both texts, the share that they have in common
+    fluency: float  # log p a word written
+    score: float
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {key: round(getattr(self, key), 4) for key in ("style", "content", "fluency", "score")}
+        return {"text": self.text, "canvas": self.canvas, "spans": list(self.spans), **numbers}
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A text, what it reads as, what was masked, and the texts it became, best first."""
+
+    marked: Marked
+    to: str
+    reads_as: str
+    reads_as_p: float
+    rewrites: tuple[Rewrite, ...]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.rewrites[0].text
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "input": self.marked.text,
+            "to": self.to,
+            "reads_as": {"style": self.reads_as, "p": round(self.reads_as_p, 4)},
+            **self.marked.to_json(),
+            "rewrites": [rewrite.to_json() for rewrite in self.rewrites],
+        }
+
+
+class Transfer:
+    """A classifier, and for each style the BLM that writes in it."""
+
+    def __init__(
+        self,
+        classifier: StyleClassifier,
+        writers: Sequence[BlankLM],
+        styles: Sequence[str],
+        about: dict[str, Any] | None = None,
+    ) -> None:
+        self.classifier, self.writers, self.styles, self.about = classifier, list(writers), list(styles), about or {}
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path = DEFAULT, device: str | None = None) -> Transfer:
+        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id."""
+        loaded = checkpoint.load(pretrained.locate(name_or_path))
+        if not isinstance(loaded.model, Rewriter):
+            raise BlankLMError(f"{name_or_path} does not rewrite texts: train such a model with train --task transfer")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        model = loaded.model.to(device)
+        if model.writer.device.type == "cuda":
+            model.writer.to(torch.bfloat16)
+        writers = [BlankLM(model.writer.in_style(s), loaded.tokenizer) for s in range(len(model.config.styles))]
+        return cls(StyleClassifier(model.classifier, loaded.tokenizer), writers, model.config.styles, loaded.about)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.classifier.tokenizer
+
+    def number_of(self, style: str) -> int:
+        if style not in self.styles:
+            raise BlankLMError(f"there is no style {style!r}: this model knows {' and '.join(self.styles)}")
+        return self.styles.index(style)
+
+    # --- Masking --------------------------------------------------------------------------------------------------
+
+    def mark(self, text: str, mask: Sequence[str] | None = None) -> Marked:
+        """Mark the words whose attention is above average, or the words and phrases of ``mask`` wherever they stand."""
+        return self.mark_all([text], [mask])[0]
+
+    def mark_all(self, texts: Sequence[str], masks: Sequence[Sequence[str] | None] | None = None) -> list[Marked]:
+        masks = masks or [None] * len(texts)
+        places = [self.tokenizer.places(text) for text in texts]
+        for text, words in zip(texts, places, strict=True):
+            check_text(text, len(words), self.longest)
+        every = self.classifier.attention(texts) if texts else []
+        return [self._marked(*each) for each in zip(texts, places, every, masks, strict=True)]
+
+    @property
+    def longest(self) -> int:
+        return min(self.classifier.model.config.max_length, *(w.model.config.max_length for w in self.writers))
+
+    def _marked(
+        self, text: str, places: list[tuple[int, int]], weights: list[float], mask: Sequence[str] | None
+    ) -> Marked:
+        if mask:
+            chosen = places_of(text, places, mask)
+        else:
+            chosen = {i for i, weight in enumerate(weights) if weight > 1 / len(weights)}
+        if not chosen:
+            raise BlankLMError(f"no word of {text!r} stands out: say which to replace with a mask")
+        if len(chosen) == len(places):
+            raise BlankLMError(f"the mask covers all of {text!r}, so nothing of it would be kept: leave a word out of it")
+        return Marked.of(text, places, weights, chosen, by_user=bool(mask))
+
+    # --- Writing and choosing -------------------------------------------------------------------------------------
+
+    def rewrite(
+        self,
+        texts: str | Marked | Sequence[str | Marked],
+        to: str,
+        mask: Sequence[str] | None = None,
+        n: int = 1,
+        samples: int = SAMPLES,
+        weights: Weights | None = None,
+        temperature: float = 1.0,
+        seed: int = 0,
+        nested: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Rewritten | list[Rewritten]:
+        """Each text in the style ``to``, in at most ``n`` ways, best first.
+
+        ``mask``: words or phrases to replace, in place of those the classifier marks. ``nested``: also try smaller
+        masks, down to the one word that carries most of the style. Each mask is filled ``samples`` times.
+        """
+        style = self.number_of(to)
+        if n < 1 or samples < 1:
+            raise BlankLMError("the number of rewritten texts, and of samples, is at least 1")
+        single = isinstance(texts, str | Marked)
+        given = [texts] if single else list(texts)
+        fresh = iter(self.mark_all(plain := [t for t in given if isinstance(t, str)], [mask] * len(plain)))
+        marked = [next(fresh) if isinstance(text, str) else text for text in given]
+        pools = self.candidates(marked, style, samples, temperature, seed, nested, progress)
+        reads = self.classifier.log_probs([m.text for m in marked])
+        answers = []
+        for m, pool, read in zip(marked, pools, reads, strict=True):
+            ranked = self.ranked(m.text, pool, style, weights or Weights())[:n]
+            first, found = self.writers[style].tokenizer, int(read.argmax())
+            unknown = tuple(first.unknown_words(m.text))
+            answers.append(Rewritten(m, to, self.styles[found], float(np.exp(read[found])), tuple(ranked), unknown))
+        return answers[0] if single else answers
+
+    def candidates(
+        self,
+        marked: Sequence[Marked],
+        style: int,
+        samples: int = SAMPLES,
+        temperature: float = 1.0,
+        seed: int = 0,
+        nested: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[tuple[Masked, Fill]]]:
+        """For each text, what was written into each of its masks, smaller masks first."""
+        writer = self.writers[style]
+        masks = [m.nested() if nested else [m.masked] for m in marked]
+        requests = [self._request(writer, mask) for each in masks for mask in each]
+        drawn = writer.sample(requests, n=samples, temperature=temperature, seed=seed, progress=progress)
+        written = iter(drawn)
+        return [[(mask, fill) for mask in each for fill in next(written)] for each in masks]
+
+    def _request(self, writer: BlankLM, mask: Masked) -> Request:
+        """Placeholders of the corpus are words in its own texts only."""
+        return writer.prepare(
+            str(mask.template), None if self.is_tokenised(mask.text) else Constraint(ban=self.placeholders)
+        )
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        words = self.tokenizer.backend.get_vocab()
+        return tuple(sorted(word for word in words if _PLACEHOLDER.fullmatch(word)))
+
+    def ranked(self, source: str, pool: Sequence[tuple[Masked, Fill]], style: int, weights: Weights) -> list[Rewrite]:
+        """What was written for a text, best first; the same text only once, as the first of its masks has it."""
+        pool = list({fill.text: (mask, fill) for mask, fill in reversed(pool)}.values())
+        texts = [fill.text for _, fill in pool]
+        log_p = self.classifier.log_probs(texts)[:, style] if pool else ()
+        own, *others = self.tokenizer.encode_many([source, *texts])
+        raw = not self.is_tokenised(source)
+        rewrites = []
+        for (mask, fill), other, log_style in zip(pool, others, log_p, strict=True):
+            content = overlap(own, other)
+            fluency = fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans))
+            score = weights.score(float(log_style), content, fluency)
+            text = in_print(mask, fill.spans) if raw else fill.text
+            rewrites.append(
+                Rewrite(text, str(mask.template), fill.spans, float(np.exp(log_style)), content, fluency, score)
+            )
+        return sorted(rewrites, key=lambda rewrite: -rewrite.score)
+
+    def is_tokenised(self, text: str) -> bool:
+        """Whether a text is written as research corpora are: lower case, a space between any two words and marks."""
+        return text == text.lower() and text.split() == [text[a:b] for a, b in self.tokenizer.places(text)]
+
+
+def check_text(text: str, words: int, longest: int) -> None:
+    if not words:
+        raise BlankLMError("the text is empty: there is nothing to rewrite")
+    if words > longest:
+        raise BlankLMError(f"the text has {words:,} words and marks, and this model takes at most {longest:,}: split it")
+
+
+def places_of(text: str, words: Sequence[tuple[int, int]], phrases: Sequence[str]) -> set[int]:
+    """The numbers of the words that the phrases cover, wherever they stand; capitals do not matter."""
+    chosen: set[int] = set()
+    for phrase in phrases:
+        if not phrase.strip():
+            raise BlankLMError("a mask is a word or a phrase of the text, not nothing")
+        pattern = r"\s+".join(re.escape(part) for part in phrase.split())
+        found = [match.span() for match in re.finditer(rf"(?<!\w){pattern}(?!\w)", text, re.IGNORECASE)]
+        if not found:
+            raise BlankLMError(f"there is no {phrase!r} in {text!r}: a mask is a word or phrase of the text")
+        chosen |= {i for i, (a, b) in enumerate(words) if any(a < end and start < b for start, end in found)}
+    return chosen
+
+
+def overlap(first: Sequence[int], second: Sequence[int]) -> float:
+    """Of the tokens of both, the share that they have in common (Dice)."""
+    common = sum((Counter(first) & Counter(second)).values())
+    return 2 * common / max(1, len(first) + len(second))
+
+
+def in_print(mask: Masked, spans: Sequence[str]) -> str:
+    """The text with its spans written as in print: "do n't" is "don't", and a first word has the capital it had."""
+    pieces = mask.template.pieces
+    text = pieces[0]
+    for old, span, piece in zip(mask.spans, spans, pieces[1:], strict=True):
+        span = re.sub(r"\bi\b", "I", span)
+        if not text.strip() and old[:1].isupper():
+            span = span[:1].upper() + span[1:]
+        joined = _JOINED.sub("", f" {span}")  # a mark or an 's at the beginning belongs to the word before
+        text = text.rstrip() + joined if joined[:1] != " " else text + joined[1:]
+        text += piece
+    return text
