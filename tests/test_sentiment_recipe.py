@@ -44,7 +44,7 @@ def test_from_corpora_to_table(corpora, tmp_path, monkeypatch, corpus):
     out = tmp_path / "out"
     sentiment.tokenise(out, corpus)
     for name in sentiment.PARTS:
-        sentiment.train_part(out, corpus, name, time.time() + 1)
+        sentiment.train_part(out, corpus, name, time.time() + 0.3)
     for system in sentiment.SYSTEMS:
         for style in (0, 1):
             sentiment.write_pool(out, corpus, system, style, "test")
@@ -53,7 +53,9 @@ def test_from_corpora_to_table(corpora, tmp_path, monkeypatch, corpus):
     assert set(result["ours"]) == set(sentiment.ROWS)
     assert result["known"]["copy of the source"]["self_bleu"] == pytest.approx(100)
     published = next(iter(PUBLISHED[corpus].values()))
-    assert result["known"][published]["bleu"] == pytest.approx(100)  # the references themselves, placed by their sources
+    assert result["known"][published]["bleu"] == pytest.approx(
+        100
+    )  # the references themselves, placed by their sources
     assert {"classifier", "judge", "guided-1"} <= set(result["parts"])
     sentiment.bundle(out, corpus)
     rewritten = Transfer.from_pretrained(out / corpus / "model", "cpu").rewrite("i love this place !", "negative")

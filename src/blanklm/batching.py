@@ -47,9 +47,7 @@ class TokenisedTexts:
     ``style``: the number of the style that all of them are in, where that is known; joined texts have several.
     """
 
-    def __init__(
-        self, texts: Iterable[Sequence[int]], max_length: int | None = None, style: int | None = None
-    ) -> None:
+    def __init__(self, texts: Iterable[Sequence[int]], max_length: int | None = None, style: int | None = None) -> None:
         self.cut, self.empty = 0, 0  # texts shortened to max_length, and texts left out
         kept: list[np.ndarray] = []
         for text in texts:

@@ -120,7 +120,7 @@ class Marked:
         return blank_out(self.text, [(word.start, word.end) for word in self.words], set(chosen))
 
     def nested(self) -> list[Masked]:
-        """Masks from the one word of the greatest weight to all that are marked; the user's own mask is not cut down."""
+        """Masks from the one word of the greatest weight to all that are marked; a user's own mask is not cut down."""
         marked = sum(word.masked for word in self.words)
         sizes = [marked] if self.by_user else sorted({size for size in (1, 2, 3, marked) if size <= marked})
         return [self.with_only(size) for size in sizes]
@@ -246,7 +246,9 @@ class Transfer:
         if not chosen:
             raise BlankLMError(f"no word of {text!r} stands out: say which to replace with a mask")
         if len(chosen) == len(places):
-            raise BlankLMError(f"the mask covers all of {text!r}, so nothing of it would be kept: leave a word out of it")
+            raise BlankLMError(
+                f"the mask covers all of {text!r}, so nothing of it would be kept: leave a word out of it"
+            )
         return Marked.of(text, places, weights, chosen, by_user=bool(mask))
 
     # --- Writing and choosing -------------------------------------------------------------------------------------
@@ -342,7 +344,9 @@ def check_text(text: str, words: int, longest: int) -> None:
     if not words:
         raise BlankLMError("the text is empty: there is nothing to rewrite")
     if words > longest:
-        raise BlankLMError(f"the text has {words:,} words and marks, and this model takes at most {longest:,}: split it")
+        raise BlankLMError(
+            f"the text has {words:,} words and marks, and this model takes at most {longest:,}: split it"
+        )
 
 
 def places_of(text: str, words: Sequence[tuple[int, int]], phrases: Sequence[str]) -> set[int]:

@@ -12,9 +12,10 @@ taken in falling order of p(w), and since p(w, l, r) <= p(w), no word below the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 
 import numpy as np
 import torch
@@ -371,62 +372,85 @@ def sample(
         waiting = [d for d in waiting if d // n not in given_up]
         unseen = iter(waiting)
         for view in views(policy, [(draws[d], drafts[d]) for d in waiting]):
-            for rows, d in zip(view.choose(order), unseen, strict=False):  # rows first: it ends the zip
-                try:
-                    row = _choose_randomly(view, rows, order, sampling, streams[d])
-                    c = _draw(view, row, sampling, streams[d], with_blank=order == "model")
-                except DeadEnd:  # constraints left nothing to draw from: begin this draw again
+            chosen = view.choose(order)
+            members = list(islice(unseen, len(chosen)))
+            host = OnHost.of(view)
+            drawing = [_draw(host, rows, order, sampling, streams[d]) for rows, d in zip(chosen, members, strict=True)]
+            for d, c in zip(members, _in_step(view, drawing), strict=True):
+                if c is None:  # constraints left nothing to draw from: begin this draw again
                     dead_ends[d] += 1
                     if dead_ends[d] > REDRAWS:
                         message = "no sample was found that meets the constraints: relax them or change the seed"
-                        raise ConstraintError(message) from None
+                        raise ConstraintError(message)
                     drafts[d] = draws[d].begin()
                     continue
                 drafts[d] = draws[d].constraints.advance(drafts[d], c.slot, c.token, c.side, c.log_prob)
     return [[] if t in given_up else drafts[t * n : (t + 1) * n] for t in range(len(texts))]
 
 
-class DeadEnd(Exception):
-    """A draft on which no action is left."""
+@dataclass(frozen=True)
+class OnHost:
+    """A view's scores as arrays: fetched from the device once, not at every draw."""
+
+    view: View
+    log_p_word: np.ndarray  # [K, V]
+    log_p_blank: np.ndarray  # [K]
+    starts_word: np.ndarray  # [V]
+
+    @classmethod
+    def of(cls, view: View) -> OnHost:
+        arrays = (view.log_p_word, view.scores.log_p_blank.double(), view.starts_word)
+        return cls(view, *(array.cpu().numpy() for array in arrays))
 
 
-def _choose_randomly(view: View, rows: list[int], order: str, sampling: Sampling, stream: np.random.Generator) -> int:
-    """The row of a draft's blank that is acted on: drawn from p(b) for ``model``, by the rule for the others."""
-    if order != "model":
-        if not rows:
-            raise DeadEnd
-        return rows[0]
-    alive = [row for row in rows if torch.isfinite(view.log_p_word[row].max())]
+Drawing = Generator[tuple[int, int], np.ndarray, Candidate | None]
+
+
+def _in_step(view: View, drawing: Sequence[Drawing]) -> list[Candidate | None]:
+    """What each draw ends in. They go on together: the sides of the words they have drawn are scored in one go."""
+    ends: list[Candidate | None] = [None] * len(drawing)
+    answers: dict[int, np.ndarray | None] = dict.fromkeys(range(len(drawing)))
+    while answers:
+        asked: dict[int, tuple[int, int]] = {}
+        for i, answer in answers.items():
+            try:
+                asked[i] = drawing[i].send(answer)
+            except StopIteration as end:
+                ends[i] = end.value
+        if not asked:
+            break
+        rows, words = torch.tensor(list(asked.values()), device=view.log_p_word.device).T  # [M] each
+        pairs = zip(rows.split(PAIRS_AT_ONCE), words.split(PAIRS_AT_ONCE), strict=True)
+        log_sides = torch.cat([view.scores.log_p_sides(*pair) for pair in pairs]).double().cpu().numpy()  # [M, 4]
+        answers = dict(zip(asked, log_sides, strict=True))
+    return ends
+
+
+def _draw(host: OnHost, rows: list[int], order: str, sampling: Sampling, stream: np.random.Generator) -> Drawing:
+    """One action on a draft whose blanks have these rows; asks for log p(l, r) of the words it draws.
+
+    The blank is drawn from p(b) for the order ``model``, and chosen by the rule for the others. None: a dead end.
+    """
+    alive = [row for row in rows if np.isfinite(host.log_p_word[row].max())]
     if not alive:
-        raise DeadEnd
-    log_p = view.scores.log_p_blank[alive].double().cpu().numpy()
-    return alive[_pick(log_p, sampling.temperature, stream)]
-
-
-def _draw(view: View, row: int, sampling: Sampling, stream: np.random.Generator, with_blank: bool) -> Candidate:
-    text, draft = view.group[view.owner[row]]
-    slot = view.slots[row]
-    log_p = view.log_p_word[row].double().cpu().numpy().copy()  # [V]
+        return None
+    row = alive[_pick(host.log_p_blank[alive], sampling.temperature, stream)] if order == "model" else alive[0]
+    text, draft = host.view.group[host.view.owner[row]]
+    slot = host.view.slots[row]
+    log_p = host.log_p_word[row].astype(np.float64)  # [V], a copy
     while np.isfinite(log_p).any():
         word = _pick(_truncate(log_p, sampling), sampling.temperature, stream)
-        log_sides = (
-            view.scores.log_p_sides(
-                torch.tensor([row], device=view.log_p_word.device), torch.tensor([word], device=view.log_p_word.device)
-            )[0]
-            .double()
-            .cpu()
-            .numpy()
-        )  # [4]
-        kind = int(view.starts_word[word])
+        log_sides = yield row, word  # [4]
+        kind = int(host.starts_word[word])
         open_sides = [s for s in range(4) if slot.sides[kind, s] and text.constraints.accepts(draft, slot, word, s)]
         if open_sides:
             masked = np.full(4, -math.inf)
             masked[open_sides] = log_sides[open_sides]
             side = _pick(masked, sampling.temperature, stream)
-            blank = float(view.scores.log_p_blank[row]) if with_blank else 0.0
+            blank = float(host.log_p_blank[row]) if order == "model" else 0.0
             return Candidate(slot, word, side, float(log_p[word] + log_sides[side]) + blank)
         log_p[word] = -math.inf
-    raise DeadEnd
+    return None
 
 
 def _truncate(logits: np.ndarray, sampling: Sampling) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Which style a text is in: two classifiers of different kinds, so that the one that judges never ranked.
 
-``AttentionClassifier``, a Bi-LSTM with attention (Section 4.3): its attention says which words carry the style, which is
-what is masked, and its probabilities rank rewritten texts. ``ConvolutionClassifier``, a CNN over word n-grams with
+``AttentionClassifier``, a Bi-LSTM with attention (Section 4.3): its attention says which words carry the style, and so
+are masked, and its probabilities rank rewritten texts. ``ConvolutionClassifier``, a CNN over word n-grams with
 max-over-time pooling (Kim 2014): it judges, and has no part in the writing.
 """
 
@@ -27,7 +27,7 @@ class Classifier(nn.Module):
         return self.embedding.weight.device
 
     def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """Word vectors [B, L, e] of texts of ``lengths`` [B] -> logits [B, S]; what stands after a text's end is not read."""
+        """Word vectors [B, L, e] of texts of ``lengths`` [B] -> logits [B, S]; nothing after a text's end is read."""
         raise NotImplementedError
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -118,8 +118,7 @@ class ConvolutionClassifier(Classifier):
         self.dropout = nn.Dropout(config.dropout)
 
     def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        batch, longest, _ = vectors.shape
-        place = torch.arange(longest, device=vectors.device)  # [L]
+        place = torch.arange(vectors.shape[1], device=vectors.device)  # [L]
         vectors = self.dropout(vectors) * (place < lengths[:, None])[:, :, None]  # [B, L, e]
         found = []
         for size, filters in zip(self.SIZES, self.filters, strict=True):

@@ -1,4 +1,4 @@
-"""What rewrites a text in another style, as one model on disk: the classifier that marks and ranks, the BLM that writes.
+"""What rewrites a text in another style, as one model on disk: a classifier that marks and ranks, a BLM that writes.
 
 The two are trained apart, each by its own objective; this only keeps them together with the names of the styles.
 """

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,10 @@ from blanklm.models.masked import Masked
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.rewriter import Rewriter, RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
-from blanklm.recipes.clocked import Clocked, train_by_the_clock
 from blanklm.recipes.report import report
 from blanklm.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
 from blanklm.tokenizer import Tokenizer
+from blanklm.training import Run, TrainingConfig
 from blanklm.transfer import SAMPLES, Marked, StyleClassifier, Transfer, Weights, overlap
 
 CORPORA = ("yelp", "amazon")
@@ -55,12 +54,13 @@ LEAST_SALIENCE = {"yelp": 15.0, "amazon": 5.5}  # of Li et al. 2018
 MAX_LENGTH = 128
 TABLE = EncoderConfig.of_size("small")
 SMALL = EncoderConfig(layers=4, heads=3, width=192, feedforward=768, dropout=0.1)  # with its classifier under 6 MB
-WRITING = Clocked(
-    tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, weight_decay=0.01, ema=0.998, evaluate_every=400
+BY_THE_CLOCK = TrainingConfig(steps=10**6, save_every=10**6)  # each part ends when its time is over
+WRITING = replace(BY_THE_CLOCK, tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, ema=0.998, evaluate_every=400)
+CLASSIFYING = replace(
+    BY_THE_CLOCK, tokens_per_batch=16_384, learning_rate=2e-3, warmup=100, ema=0.99, evaluate_every=100
 )
-CLASSIFYING = Clocked(tokens_per_batch=16_384, learning_rate=2e-3, warmup=100, ema=0.99, evaluate_every=100)
-GUIDING = Clocked(tokens_per_batch=16_384, learning_rate=3e-4, warmup=50, evaluate_every=100)
-VALIDATION = 200  # sentences of each sentiment, to choose weights by
+GUIDING = replace(BY_THE_CLOCK, tokens_per_batch=16_384, learning_rate=3e-4, warmup=50, evaluate_every=100)
+VALIDATION = 100  # sentences of each sentiment, to choose weights by
 ABOUT = {
     "name": "sentiment",
     "summary": "Rewrites English review sentences from negative to positive and back",
@@ -70,7 +70,7 @@ ABOUT = {
 }
 
 
-# --- Texts --------------------------------------------------------------------------------------------------------------
+# --- Texts ----------------------------------------------------------------------------------------------------
 
 
 def sentences(corpus: str, split: str, style: int) -> list[str]:
@@ -78,17 +78,19 @@ def sentences(corpus: str, split: str, style: int) -> list[str]:
 
 
 def tokenise(out: Path, corpus: str) -> None:
-    """The vocabulary of a corpus and its texts as ids, for every part to share."""
+    """The vocabulary of a corpus and its texts as ids, for every part to share; where they are there, they stay."""
     folder = out / corpus
+    if (folder / "tokenizer.json").exists():
+        return
     folder.mkdir(parents=True, exist_ok=True)
     training = [sentences(corpus, "train", style) for style in (0, 1)]
     every = [line for lines in training for line in lines]
     tokenizer = Tokenizer.train("word", every, min_count=MIN_COUNT[corpus], lowercase=True, marks_apart=True)
-    tokenizer.save(folder / "tokenizer.json")
     for split, by_style in (("train", training), ("valid", [sentences(corpus, "valid", style) for style in (0, 1)])):
         for style, lines in enumerate(by_style):
             texts = TokenisedTexts(tokenizer.encode_many(lines), MAX_LENGTH)
-            np.savez(folder / f"{split}.{style}.npz", flat=texts.flat, lengths=texts.lengths)
+            np.savez_compressed(folder / f"{split}.{style}.npz", flat=texts.flat, lengths=texts.lengths)
+    tokenizer.save(folder / "tokenizer.json")
 
 
 def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int]) -> TokenisedTexts:
@@ -100,7 +102,7 @@ def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int]) -> Toke
     return TokenisedTexts.joined(parts)
 
 
-# --- The parts ----------------------------------------------------------------------------------------------------------
+# --- The parts ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Part:
 
     make: Callable[[Tokenizer, Path], nn.Module]  # told the vocabulary and the corpus's folder
     styles: tuple[int, ...]
-    training: Clocked
+    training: TrainingConfig
     until: float
     after: tuple[str, ...] = ()  # parts that must be there
 
@@ -139,20 +141,20 @@ def masked(words: Tokenizer, _: Path) -> Masked:
 PARTS = {
     "classifier": Part(
         lambda words, _: AttentionClassifier(AttentionClassifierConfig(len(words), max_length=MAX_LENGTH)),
-        (0, 1), CLASSIFYING, 0.30,
+        (0, 1), CLASSIFYING, 0.28,
     ),
     "judge": Part(
         lambda words, _: ConvolutionClassifier(ConvolutionClassifierConfig(len(words), max_length=MAX_LENGTH)),
-        (0, 1), replace(CLASSIFYING, seed=1), 0.30,
+        (0, 1), replace(CLASSIFYING, seed=1), 0.28,
     ),
-    "blm-0": Part(blm, (0,), WRITING, 0.68),
-    "blm-1": Part(blm, (1,), WRITING, 0.68),
-    "blm-both": Part(styled_blm, (0, 1), WRITING, 0.70),
-    "blm-small": Part(small_blm, (0, 1), WRITING, 0.70),
+    "blm-0": Part(blm, (0,), WRITING, 0.66),
+    "blm-1": Part(blm, (1,), WRITING, 0.66),
+    "blm-both": Part(styled_blm, (0, 1), WRITING, 0.66),
+    "blm-small": Part(small_blm, (0, 1), WRITING, 0.66),
     "masked-0": Part(masked, (0,), WRITING, 0.45),
     "masked-1": Part(masked, (1,), WRITING, 0.45),
-    "guided-0": Part(guided(0), (0, 1), GUIDING, 0.66, ("masked-0", "classifier")),
-    "guided-1": Part(guided(1), (0, 1), GUIDING, 0.66, ("masked-1", "classifier")),
+    "guided-0": Part(guided(0), (0, 1), GUIDING, 0.63, ("masked-0", "classifier")),
+    "guided-1": Part(guided(1), (0, 1), GUIDING, 0.63, ("masked-1", "classifier")),
 }  # fmt: skip
 ONLY_YELP = ("blm-small",)
 
@@ -166,9 +168,18 @@ def train_part(out: Path, corpus: str, name: str, until: float) -> dict:
     torch.manual_seed(part.training.seed)
     model = part.make(tokenizer, folder)
     texts, held_out = (tokenised(out, corpus, split, part.styles) for split in ("train", "valid"))
-    training = replace(part.training, seconds=max(1.0, until - time.time()), began=time.monotonic())
-    progress = train_by_the_clock(model, tokenizer, texts, held_out, training, folder / name)
-    result = report(f"sentiment {corpus} {name}", model, training, progress, training.seconds)
+    training = replace(part.training, seconds=max(1.0, until - time.time()))
+    run = Run(model, tokenizer, texts, held_out, training, folder / name, None, workers=2, compiles=False)
+    run.begin()
+    progress = run.progress
+
+    def say(loss: float, speed: float) -> None:
+        if progress.step % (10 * training.log_every) == 0:
+            print(f"step {progress.step}: loss {loss:.4f}, best valid {progress.best:.4f} at {progress.best_step}, "
+                  f"{speed:,.0f} tokens/s", flush=True)  # fmt: skip
+
+    run.go(say)
+    result = report(f"sentiment {corpus} {name}", model, training, progress, progress.seconds)
     result |= {"epochs": progress.tokens / texts.tokens, "steps": progress.step}
     if name in ("classifier", "judge"):
         classifier = StyleClassifier.from_pretrained(folder / name)
@@ -195,7 +206,7 @@ def write_json(path: Path, value: Any) -> None:
         temporary.write_text(json.dumps(value) + "\n", encoding="utf-8")
 
 
-# --- Writing ------------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------------------
 
 SYSTEMS = {  # what writes, and who says which words are masked
     "two": (("blm-0", "blm-1"), "attention"),
@@ -275,7 +286,7 @@ def record(transfer: Transfer, marked: Marked, greedy: str, pool: Sequence, styl
     return {"source": marked.text, "canvas": marked.canvas, "greedy": greedy, "samples": samples}
 
 
-# --- Scoring ------------------------------------------------------------------------------------------------------------
+# --- Scoring --------------------------------------------------------------------------------------------------
 
 CONTENT = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0)  # weights of the frontier
 BY_CLASSIFIER = Weights(content=0.0, fluency=0.0)
@@ -294,7 +305,9 @@ def outputs_of(out: Path, corpus: str, system: str, choose: Callable[[dict], str
     return [
         choose(record)
         for style in (1, 0)
-        for record in json.loads((out / corpus / "pools" / f"{system}.{split}.{style}.json").read_text(encoding="utf-8"))
+        for record in json.loads(
+            (out / corpus / "pools" / f"{system}.{split}.{style}.json").read_text(encoding="utf-8")
+        )
     ]
 
 
@@ -361,7 +374,7 @@ def bundle(out: Path, corpus: str = "yelp") -> None:
     checkpoint.save(out / corpus / "model", model, writer.tokenizer, ABOUT, dtype=torch.int8)
 
 
-# --- All of it ----------------------------------------------------------------------------------------------------------
+# --- All of it ------------------------------------------------------------------------------------------------
 
 
 def main(out: Path, seconds: float = 240.0) -> None:
@@ -374,7 +387,7 @@ def main(out: Path, seconds: float = 240.0) -> None:
         for corpus in CORPORA
         if corpus == "yelp" or name not in ONLY_YELP
     ]
-    run_all(out, training, began + 0.75 * seconds)
+    run_all(out, training, began + 0.71 * seconds)
     writing = [
         ("write", corpus, system, str(style))
         for system in SYSTEMS
@@ -382,7 +395,7 @@ def main(out: Path, seconds: float = 240.0) -> None:
         for style in (0, 1)
         if corpus == "yelp" or system != "small"
     ]
-    run_all(out, writing, began + 0.96 * seconds)
+    run_all(out, writing, began + 0.97 * seconds)
     run_all(out, [("score", corpus) for corpus in CORPORA], began + 1.1 * seconds)
 
 
@@ -390,12 +403,11 @@ def run_all(out: Path, jobs: Sequence[tuple[str, ...]], until: float) -> None:
     """Run the jobs side by side; whatever is not done by ``until`` is stopped."""
     (out / "logs").mkdir(parents=True, exist_ok=True)
     running = []
-    for number, job in enumerate(jobs):
+    for job in jobs:
         log = open(out / "logs" / f"{'-'.join(job[:4] if job[0] == 'write' else job[:3])}.txt", "w")  # noqa: SIM115
         command = [sys.executable, "-m", "blanklm.recipes.sentiment", str(out), *job]
-        with few_cores(number) if job[0] != "tokenise" else nullcontext():
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         running.append((job, process))
     for job, process in running:
         try:
@@ -405,18 +417,6 @@ def run_all(out: Path, jobs: Sequence[tuple[str, ...]], until: float) -> None:
             code = "out of time"
         if code:
             print(f"{' '.join(job)}: {code}", flush=True)
-
-
-@contextmanager
-def few_cores(number: int) -> Iterator[None]:
-    """What is started here may use four of the cores, so that many side by side keep out of each other's way."""
-    every = os.sched_getaffinity(0)
-    ordered = sorted(every)
-    os.sched_setaffinity(0, {ordered[(4 * number + k) % len(ordered)] for k in range(4)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, every)
 
 
 def job(out: Path, what: str, corpus: str, *rest: str) -> None:

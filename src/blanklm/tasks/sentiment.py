@@ -78,15 +78,11 @@ def published(corpus: str, test: TestSet) -> dict[str, dict[int, str]]:
     The Yelp files are in test order. The Amazon files have a source, an output and a label in each line, and are
     placed by their source: one system left out a sentence of each sentiment and is out of order.
     """
+    file = "{name}.test.{style}.tsf" if corpus == "yelp" else "sentiment.test.{style}.{name}"
     outputs = {}
     for name, who in PUBLISHED[corpus].items():
-        lines = [
-            line
-            for style in (0, 1)
-            for line in read_corpus(
-                corpus, f"baseline_outputs/{f'{name}.test.{style}.tsf' if corpus == 'yelp' else f'sentiment.test.{style}.{name}'}"
-            )
-        ]
+        files = [f"baseline_outputs/{file.format(name=name, style=style)}" for style in (0, 1)]
+        lines = [line for each in files for line in read_corpus(corpus, each)]
         outputs[who] = dict(enumerate(lines)) if corpus == "yelp" else placed_by_source(lines, test.sources)
     return outputs
 
@@ -122,7 +118,10 @@ def score_known(corpus: str, judge: Judge) -> dict[str, dict[str, float]]:
     """What needs no model of ours: the sources as they are, the first reference, and every published system."""
     test = TestSet.load(corpus)
     rows = {"copy of the source": score(test, test.sources, judge)}
-    rows["human reference"] = {"accuracy": score(test, test.references[0], judge)["accuracy"], "texts": len(test.sources)}
+    rows["human reference"] = {
+        "accuracy": score(test, test.references[0], judge)["accuracy"],
+        "texts": len(test.sources),
+    }
     for who, outputs in published(corpus, test).items():
         places = sorted(outputs)
         rows[who] = score(test.among(places), [outputs[i] for i in places], judge)
@@ -174,4 +173,6 @@ class Salience:
     def marked(self, text: str, style: int, least: float) -> set[int]:
         """The words of a salience of at least ``least``; where there are none, the most salient one."""
         salience = self.of_words(text, style)
-        return {i for i, s in enumerate(salience) if s >= least} or {max(range(len(salience)), key=salience.__getitem__)}
+        return {i for i, s in enumerate(salience) if s >= least} or {
+            max(range(len(salience)), key=salience.__getitem__)
+        }
