@@ -23,6 +23,7 @@ from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
 from blanklm.models.blm import BLM
+from blanklm.models.rewriter import Rewriter
 from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
@@ -82,6 +83,8 @@ class BlankLM:
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
+            if isinstance(loaded.model, Rewriter):
+                raise BlankLMError(f"{name_or_path} rewrites texts in another style: use it with blanklm transfer")
             raise BlankLMError(f"{name_or_path} is no BLM but a model to compare with: load it with blanklm.baselines")
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -110,6 +113,15 @@ class BlankLM:
                 )
         except Exception as error:  # network, login and permission errors share no narrower base
             raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a text may have."""
+        return self.model.config.max_length
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     def texts_at_once(self) -> int:

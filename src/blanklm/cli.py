@@ -103,6 +103,11 @@ class TokenizerKind(StrEnum):
     bpe = "bpe"
 
 
+class TrainingTask(StrEnum):
+    fill = "fill"
+    transfer = "transfer"
+
+
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
 File = Annotated[
     Path | None,
@@ -462,8 +467,10 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
 
 @app.command()
 def train(
-    texts: Annotated[Path, typer.Argument(help="One text a line, or .jsonl; may be compressed; or a 'pattern'.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of the best model.")],
+    texts: Annotated[
+        Path | None, typer.Argument(help="One text a line, or .jsonl; may be compressed; or a 'pattern'.")
+    ] = None,
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
     ] = None,
@@ -500,11 +507,29 @@ def train(
     patience: Annotated[int, typer.Option(help="Stop after so many evaluations without a better bound; 0: never.")] = 0,
     seed: int = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    task: Annotated[
+        TrainingTask, typer.Option(help="fill: a BLM; transfer: what rewrites texts of one style in another.")
+    ] = TrainingTask.fill,
+    style0: Annotated[
+        Path | None, typer.Option(help="transfer: texts of one style, which has the file's name.")
+    ] = None,
+    style1: Annotated[Path | None, typer.Option(help="transfer: texts of the other style.")] = None,
 ) -> None:
     """Train a BLM on your own texts.
 
     blanklm train reviews.txt --out runs/reviews --size small --steps 5000
     """
+    if task == TrainingTask.transfer:
+        unfit = {"TEXTS": texts, "--valid": valid, "--backbone": backbone, "--tokenizer": tokenizer}
+        unfit |= {"--stream": stream, "--from-disk": from_disk}
+        if given := [name for name, value in unfit.items() if value]:
+            raise BlankLMError(f"--task transfer trains on --style0 and --style1: leave out {', '.join(given)}")
+        if style0 is None or style1 is None:
+            raise BlankLMError("--task transfer needs the texts of two styles: give --style0 and --style1")
+    elif style0 or style1:
+        raise BlankLMError("--style0 and --style1 go with --task transfer")
+    elif texts is None:
+        raise BlankLMError("no texts: write blanklm train reviews.txt --out runs/reviews")
     import torch
 
     from blanklm.batching import TokenisedTexts, stream_chunks
@@ -531,6 +556,10 @@ def train(
     )
     if (max_length is not None and max_length < 1) or seed < 0:
         raise BlankLMError("--max-length must be at least 1, and --seed 0 or more")
+    if task == TrainingTask.transfer:
+        encoder = EncoderConfig.of_size((size or Size.small).value, 0.1 if dropout is None else dropout)
+        _train_transfer([style0, style1], out, encoder, config, vocabulary, min_count, lowercase, max_length, resume)
+        return
     if backbone and (size is not None or dropout is not None):
         raise BlankLMError("--size and --dropout are the backbone's own: leave them out")
     source = Pretrained.load(backbone) if backbone else None
@@ -579,6 +608,30 @@ def train(
     about = {"data": texts.name} | ({"backbone": name} if backbone else {})
     progress = run(model, words, training, validation, config, out, resume=resume, about=about)
     _say(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
+
+
+def _train_transfer(files: list[Path], out: Path, encoder, config, vocabulary, min_count, lowercase, length, resume):
+    from blanklm.data.readers import matching_files
+    from blanklm.tokenizer import Tokenizer
+    from blanklm.transfer_training import train_transfer
+
+    styles = [file.name.split(".")[0] or file.name for file in files]
+    if styles[0] == styles[1]:
+        styles = [file.name for file in files]
+    if styles[0] == styles[1]:
+        raise BlankLMError(f"both styles would be called {styles[0]!r}: give the files names of their own")
+    split = [_training_lines(matching_files(str(file)), None, config.seed) for file in files]
+    training, held_out = [lines for lines, _ in split], [lines for _, lines in split]
+    counts = " and ".join(f"{len(lines):,} of {style!r}" for style, lines in zip(styles, training, strict=True))
+    _say(f"{counts} to train on, {sum(map(len, held_out)):,} to validate on")
+    if resume and (out / "writer" / "tokenizer.json").exists():
+        words = Tokenizer.load(out / "writer" / "tokenizer.json")
+    else:
+        every = [line for lines in training for line in lines]
+        words = Tokenizer.train("word", every, vocabulary, min_count, lowercase, marks_apart=True)
+    about = {"data": " and ".join(file.name for file in files)}
+    train_transfer(training, held_out, styles, encoder, words, config, out, length or 512, resume, about, say=_say)
+    _say(f"the model is in {out}: blanklm transfer --model {out} --to {styles[1]} ...")
 
 
 def _texts_of(files: list[Path]) -> list[str]:
@@ -680,6 +733,93 @@ def _percentages(written: str) -> list[float]:
     if not all(0 < share <= 1 for share in shares):
         raise BlankLMError(f"--ratios takes percentages above 0 and up to 100, not {written!r}")
     return shares
+
+
+# --- transfer ---------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def transfer(
+    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="The style to write in: negative or positive, for the bundled model.")
+    ] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(help="A word or phrase to replace; repeat for several. None: found by attention."),
+    ] = None,
+    show_mask: Annotated[
+        bool, typer.Option("--show-mask", help="Print the text with [what is replaced]; without --to, that alone.")
+    ] = False,
+    file: File = None,
+    model: Model = None,
+    n: Annotated[int, typer.Option("--n", "-n", help="How many rewritten texts of each, best first.")] = 1,
+    samples: Annotated[int, typer.Option(help="How often each mask is filled, to choose from.")] = 10,
+    content: Annotated[float | None, typer.Option(help="Weight of keeping words, against that of the style.")] = None,
+    fluency: Annotated[float | None, typer.Option(help="Weight of the writer's own probability.")] = None,
+    whole_mask: Annotated[bool, typer.Option("--whole-mask", help="Do not also try to replace fewer words.")] = False,
+    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 0,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    device: Device = None,
+) -> None:
+    """Rewrite each text in another style: mask the words that carry its own, fill the blanks, choose.
+
+    blanklm transfer --to negative "The employees were super nice and efficient!"
+    """
+    from blanklm.transfer import DEFAULT, Marked, Transfer, Weights
+
+    if to is None and not show_mask:
+        raise BlankLMError("say in which style to write with --to, such as --to negative")
+    rewriter = Transfer.from_pretrained(model or DEFAULT, device)
+    if to is not None:
+        rewriter.number_of(to)
+    usual = Weights()
+    weights = Weights(usual.content if content is None else content, usual.fluency if fluency is None else fluency)
+    options = {"n": n, "samples": samples, "weights": weights, "temperature": temperature, "seed": seed}
+    lines, failed, seen = _lines(texts, file, jsonl), 0, 0
+    with _progress(None, "texts") as advance:
+        while group := list(islice(lines, LINES_AT_ONCE)):
+            marked = [_or_error(line.error, lambda text=line.text: rewriter.mark(text, mask)) for line in group]
+            good = [(number, m) for number, m in enumerate(marked, seen) if isinstance(m, Marked)]
+            seen += len(group)
+            done = iter(())
+            if to is not None and good:
+                numbers, ready = zip(*good, strict=True)
+                done = iter(rewriter.rewrite(list(ready), to, nested=not whole_mask, numbers=numbers, **options))
+            for line, found in zip(group, marked, strict=True):
+                if isinstance(found, str):
+                    failed += 1
+                    _print_error(Answer(line, error=found), as_json)
+                else:
+                    _print_rewritten(found, next(done, None), line, as_json, show_mask)
+            sys.stdout.flush()
+            advance(len(group))
+    if failed:
+        sys.exit(1)
+
+
+def _or_error(error: str | None, find):
+    """What ``find`` finds, or the reason that there is nothing."""
+    try:
+        return error or find()
+    except BlankLMError as problem:
+        return str(problem)
+
+
+def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bool) -> None:
+    if as_json:
+        print(one_line_json(rewritten.to_json() if rewritten else {"input": marked.text, **marked.to_json()}))
+        return
+    if show_mask:
+        print(marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))
+    if rewritten is None:
+        return
+    if rewritten.reads_as == rewritten.to:
+        _say(f"note: {line.place}the text reads as {rewritten.to} already (p = {rewritten.reads_as_p:.2f})")
+    for rewrite in rewritten.rewrites:
+        print((f"{rewrite.style:6.1%}  " if len(rewritten.rewrites) > 1 else "") + rewrite.text)
 
 
 # --- serve ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +32,9 @@ from blanklm.tokenizer import Tokenizer
 DEFAULT = "sentiment"  # the bundled model
 TOKENS_AT_ONCE = 16_384  # that a classifier reads together
 SAMPLES = 10  # fills of each mask that are chosen from
+MASKS = 4  # masks of a text at most
+
+Mask = Sequence[str | int]  # words and phrases of a text, or numbers of its words
 
 _JOINED = re.compile(r" (?=(?:n['’]t|['’](?:s|ve|m|ll|re|d))\b|[.,:;!?)](?!\w))|(?<=\() ")  # no space in print
 _PLACEHOLDER = re.compile(r"_\w+_")  # what stands for a number or a name in a research corpus
@@ -122,7 +127,7 @@ class Marked:
     def nested(self) -> list[Masked]:
         """Masks from the one word of the greatest weight to all that are marked; a user's own mask is not cut down."""
         marked = sum(word.masked for word in self.words)
-        sizes = [marked] if self.by_user else sorted({size for size in (1, 2, 3, marked) if size <= marked})
+        sizes = [marked] if self.by_user else sorted({min(size, marked) for size in (*range(1, MASKS), marked)})
         return [self.with_only(size) for size in sizes]
 
     def to_json(self) -> dict[str, Any]:
@@ -146,17 +151,20 @@ class Weights:
 
 @dataclass(frozen=True)
 class Rewrite:
-    text: str
+    parts: tuple[str, ...]  # what was kept and what was written, in turn: the first and the last are kept
     canvas: str
-    spans: tuple[str, ...]
     style: float  # p(the wanted style), by the classifier that ranks
     content: float  # of the words of both texts, the share that they have in common
     fluency: float  # log p a word written
     score: float
 
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
     def to_json(self) -> dict[str, Any]:
         numbers = {key: round(getattr(self, key), 4) for key in ("style", "content", "fluency", "score")}
-        return {"text": self.text, "canvas": self.canvas, "spans": list(self.spans), **numbers}
+        return {"text": self.text, "parts": list(self.parts), "canvas": self.canvas, **numbers}
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,7 @@ class Rewritten:
             "to": self.to,
             "reads_as": {"style": self.reads_as, "p": round(self.reads_as_p, 4)},
             **self.marked.to_json(),
+            "unknown": list(self.unknown),
             "rewrites": [rewrite.to_json() for rewrite in self.rewrites],
         }
 
@@ -213,6 +222,12 @@ class Transfer:
     def tokenizer(self) -> Tokenizer:
         return self.classifier.tokenizer
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers its models have learnt, each model counted once."""
+        models = (self.classifier.model, *(writer.model for writer in self.writers))
+        return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
+
     def number_of(self, style: str) -> int:
         if style not in self.styles:
             raise BlankLMError(f"there is no style {style!r}: this model knows {' and '.join(self.styles)}")
@@ -220,11 +235,14 @@ class Transfer:
 
     # --- Masking --------------------------------------------------------------------------------------------------
 
-    def mark(self, text: str, mask: Sequence[str] | None = None) -> Marked:
-        """Mark the words whose attention is above average, or the words and phrases of ``mask`` wherever they stand."""
+    def mark(self, text: str, mask: Mask | None = None) -> Marked:
+        """Mark the words whose attention is above average, or those of ``mask``.
+
+        A mask has words and phrases, meant wherever they stand, and numbers of words, counted from 0.
+        """
         return self.mark_all([text], [mask])[0]
 
-    def mark_all(self, texts: Sequence[str], masks: Sequence[Sequence[str] | None] | None = None) -> list[Marked]:
+    def mark_all(self, texts: Sequence[str], masks: Sequence[Mask | None] | None = None) -> list[Marked]:
         masks = masks or [None] * len(texts)
         places = [self.tokenizer.places(text) for text in texts]
         for text, words in zip(texts, places, strict=True):
@@ -236,9 +254,7 @@ class Transfer:
     def longest(self) -> int:
         return min(self.classifier.model.config.max_length, *(w.model.config.max_length for w in self.writers))
 
-    def _marked(
-        self, text: str, places: list[tuple[int, int]], weights: list[float], mask: Sequence[str] | None
-    ) -> Marked:
+    def _marked(self, text: str, places: list[tuple[int, int]], weights: list[float], mask: Mask | None) -> Marked:
         if mask:
             chosen = places_of(text, places, mask)
         else:
@@ -257,7 +273,7 @@ class Transfer:
         self,
         texts: str | Marked | Sequence[str | Marked],
         to: str,
-        mask: Sequence[str] | None = None,
+        mask: Mask | None = None,
         n: int = 1,
         samples: int = SAMPLES,
         weights: Weights | None = None,
@@ -265,11 +281,15 @@ class Transfer:
         seed: int = 0,
         nested: bool = True,
         progress: Callable[[int], None] | None = None,
-    ) -> Rewritten | list[Rewritten]:
+        numbers: Sequence[int] | None = None,
+        wanted: Sequence[Callable[[], bool]] | None = None,
+    ) -> Rewritten | list[Rewritten | None]:
         """Each text in the style ``to``, in at most ``n`` ways, best first.
 
         ``mask``: words or phrases to replace, in place of those the classifier marks. ``nested``: also try smaller
         masks, down to the one word that carries most of the style. Each mask is filled ``samples`` times.
+        A text's samples depend on ``seed`` and on its number: its place in the list, unless ``numbers`` says otherwise.
+        ``wanted`` is asked now and then whether a text is still wanted; one that is not is given up, and None.
         """
         style = self.number_of(to)
         if n < 1 or samples < 1:
@@ -278,14 +298,14 @@ class Transfer:
         given = [texts] if single else list(texts)
         fresh = iter(self.mark_all(plain := [t for t in given if isinstance(t, str)], [mask] * len(plain)))
         marked = [next(fresh) if isinstance(text, str) else text for text in given]
-        pools = self.candidates(marked, style, samples, temperature, seed, nested, progress)
+        pools = self.candidates(marked, style, samples, temperature, seed, nested, progress, numbers, wanted)
         reads = self.classifier.log_probs([m.text for m in marked])
-        answers = []
+        answers: list[Rewritten | None] = []
         for m, pool, read in zip(marked, pools, reads, strict=True):
-            ranked = self.ranked(m.text, pool, style, weights or Weights())[:n]
-            first, found = self.writers[style].tokenizer, int(read.argmax())
-            unknown = tuple(first.unknown_words(m.text))
-            answers.append(Rewritten(m, to, self.styles[found], float(np.exp(read[found])), tuple(ranked), unknown))
+            ranked = tuple(self.ranked(m.text, pool, style, weights or Weights())[:n])
+            found, unknown = int(read.argmax()), tuple(self.tokenizer.unknown_words(m.text))
+            answer = Rewritten(m, to, self.styles[found], float(np.exp(read[found])), ranked, unknown)
+            answers.append(answer if ranked else None)
         return answers[0] if single else answers
 
     def candidates(
@@ -297,22 +317,26 @@ class Transfer:
         seed: int = 0,
         nested: bool = True,
         progress: Callable[[int], None] | None = None,
+        numbers: Sequence[int] | None = None,
+        wanted: Sequence[Callable[[], bool]] | None = None,
     ) -> list[list[tuple[Masked, Fill]]]:
         """For each text, what was written into each of its masks, smaller masks first."""
         writer = self.writers[style]
         masks = [m.nested() if nested else [m.masked] for m in marked]
-        requests = [self._request(writer, mask) for each in masks for mask in each]
-        drawn = writer.sample(requests, n=samples, temperature=temperature, seed=seed, progress=progress)
+        wanted = wanted or [None] * len(marked)
+        requests = [self._request(writer, mask, ask) for each, ask in zip(masks, wanted, strict=True) for mask in each]
+        places = range(len(marked)) if numbers is None else numbers
+        own = [place * MASKS + k for place, each in zip(places, masks, strict=True) for k in range(len(each))]
+        drawn = writer.sample(requests, n=samples, temperature=temperature, seed=seed, progress=progress, numbers=own)
         written = iter(drawn)
         return [[(mask, fill) for mask in each for fill in next(written)] for each in masks]
 
-    def _request(self, writer: BlankLM, mask: Masked) -> Request:
+    def _request(self, writer: BlankLM, mask: Masked, wanted: Callable[[], bool] | None = None) -> Request:
         """Placeholders of the corpus are words in its own texts only."""
-        return writer.prepare(
-            str(mask.template), None if self.is_tokenised(mask.text) else Constraint(ban=self.placeholders)
-        )
+        constraint = None if self.is_tokenised(mask.text) else Constraint(ban=self.placeholders)
+        return writer.prepare(str(mask.template), constraint, wanted and (lambda so_far: wanted()))
 
-    @property
+    @cached_property
     def placeholders(self) -> tuple[str, ...]:
         words = self.tokenizer.backend.get_vocab()
         return tuple(sorted(word for word in words if _PLACEHOLDER.fullmatch(word)))
@@ -329,10 +353,8 @@ class Transfer:
             content = overlap(own, other)
             fluency = fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans))
             score = weights.score(float(log_style), content, fluency)
-            text = in_print(mask, fill.spans) if raw else fill.text
-            rewrites.append(
-                Rewrite(text, str(mask.template), fill.spans, float(np.exp(log_style)), content, fluency, score)
-            )
+            parts = in_print(mask, fill.spans) if raw else in_turn(mask.template.pieces, fill.spans)
+            rewrites.append(Rewrite(parts, str(mask.template), float(np.exp(log_style)), content, fluency, score))
         return sorted(rewrites, key=lambda rewrite: -rewrite.score)
 
     def is_tokenised(self, text: str) -> bool:
@@ -349,10 +371,15 @@ def check_text(text: str, words: int, longest: int) -> None:
         )
 
 
-def places_of(text: str, words: Sequence[tuple[int, int]], phrases: Sequence[str]) -> set[int]:
-    """The numbers of the words that the phrases cover, wherever they stand; capitals do not matter."""
+def places_of(text: str, words: Sequence[tuple[int, int]], mask: Mask) -> set[int]:
+    """The numbers of the words that a mask covers; its phrases wherever they stand, whatever their capitals."""
     chosen: set[int] = set()
-    for phrase in phrases:
+    for phrase in mask:
+        if isinstance(phrase, int):
+            if not 0 <= phrase < len(words):
+                raise BlankLMError(f"there is no word {phrase} in {text!r}: its words are 0 to {len(words) - 1}")
+            chosen.add(phrase)
+            continue
         if not phrase.strip():
             raise BlankLMError("a mask is a word or a phrase of the text, not nothing")
         pattern = r"\s+".join(re.escape(part) for part in phrase.split())
@@ -369,15 +396,19 @@ def overlap(first: Sequence[int], second: Sequence[int]) -> float:
     return 2 * common / max(1, len(first) + len(second))
 
 
-def in_print(mask: Masked, spans: Sequence[str]) -> str:
-    """The text with its spans written as in print: "do n't" is "don't", and a first word has the capital it had."""
-    pieces = mask.template.pieces
-    text = pieces[0]
-    for old, span, piece in zip(mask.spans, spans, pieces[1:], strict=True):
+def in_turn(pieces: Sequence[str], spans: Sequence[str]) -> tuple[str, ...]:
+    return (pieces[0], *chain.from_iterable(zip(spans, pieces[1:], strict=True)))
+
+
+def in_print(mask: Masked, spans: Sequence[str]) -> tuple[str, ...]:
+    """Pieces and spans in turn, written as in print: "do n't" is "don't", and a first word has the capital it had."""
+    pieces, written = list(mask.template.pieces), []
+    for k, (old, span) in enumerate(zip(mask.spans, spans, strict=True)):
         span = re.sub(r"\bi\b", "I", span)
-        if not text.strip() and old[:1].isupper():
+        if old[:1].isupper() and not "".join((*pieces[: k + 1], *written)).strip():
             span = span[:1].upper() + span[1:]
-        joined = _JOINED.sub("", f" {span}")  # a mark or an 's at the beginning belongs to the word before
-        text = text.rstrip() + joined if joined[:1] != " " else text + joined[1:]
-        text += piece
-    return text
+        joined = _JOINED.sub("", f" {span}")
+        if not joined.startswith(" "):  # a mark or an 's belongs to the word before
+            pieces[k] = pieces[k].rstrip()
+        written.append(joined.removeprefix(" "))
+    return in_turn(pieces, written)

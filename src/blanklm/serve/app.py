@@ -58,6 +58,7 @@ class ModelRecord(BaseModel):
     language: str
     licence: str
     summary: str
+    styles: list[str]  # that it writes in, where it rewrites texts
 
 
 class ModelsAnswer(BaseModel):
@@ -125,8 +126,9 @@ class Service:
                 "default": name == next(iter(self.models)),
                 "tasks": [task.name for task in TASKS if task.takes(model)],
                 "tokens": model.tokenizer.kind,
-                "max_length": model.model.config.max_length,
-                "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
+                "max_length": model.longest,
+                "parameters": model.parameters,
+                "styles": list(getattr(model, "styles", ())),
                 **{key: str(model.about.get(key, "")) for key in ("language", "licence", "summary")},
             }
             for name, model in self.models.items()

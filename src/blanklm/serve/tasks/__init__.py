@@ -4,5 +4,6 @@ from blanklm.serve.tasks.fill import FillTask
 from blanklm.serve.tasks.sample import SampleTask
 from blanklm.serve.tasks.score import ScoreTask
 from blanklm.serve.tasks.task import Task
+from blanklm.serve.tasks.transfer import TransferTask
 
-TASKS: tuple[Task, ...] = (FillTask(), SampleTask(), ScoreTask())
+TASKS: tuple[Task, ...] = (FillTask(), SampleTask(), ScoreTask(), TransferTask())

@@ -34,9 +34,9 @@ class Task(ABC):
     Body: ClassVar[type[TaskBody]]
     Result: ClassVar[type[BaseModel]]  # of one text
 
-    def takes(self, model: BlankLM) -> bool:
+    def takes(self, model: Any) -> bool:
         """Whether a model can do the task; its endpoint is there when a served model can."""
-        return True
+        return isinstance(model, BlankLM)
 
     @abstractmethod
     def jobs(self, name: str, model: BlankLM, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
