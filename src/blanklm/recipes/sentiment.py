@@ -58,6 +58,7 @@ BY_THE_CLOCK = TrainingConfig(steps=10**6, save_every=10**6)  # each part ends w
 WRITING = replace(
     BY_THE_CLOCK, tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, ema=0.998, skew=0.6, evaluate_every=400
 )  # fuller canvases than uniform ones: masks leave most of a sentence
+MASKING = replace(WRITING, skew=1.0)
 CLASSIFYING = replace(
     BY_THE_CLOCK, tokens_per_batch=16_384, learning_rate=2e-3, warmup=100, ema=0.99, evaluate_every=100
 )
@@ -153,8 +154,8 @@ PARTS = {
     "blm-1": Part(blm, (1,), WRITING, 0.66),
     "blm-both": Part(styled_blm, (0, 1), WRITING, 0.66),
     "blm-small": Part(small_blm, (0, 1), WRITING, 0.66),
-    "masked-0": Part(masked, (0,), WRITING, 0.45),
-    "masked-1": Part(masked, (1,), WRITING, 0.45),
+    "masked-0": Part(masked, (0,), MASKING, 0.45),
+    "masked-1": Part(masked, (1,), MASKING, 0.45),
     "guided-0": Part(guided(0), (0, 1), GUIDING, 0.63, ("masked-0", "classifier")),
     "guided-1": Part(guided(1), (0, 1), GUIDING, 0.63, ("masked-1", "classifier")),
 }  # fmt: skip
