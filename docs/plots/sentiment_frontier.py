@@ -21,6 +21,7 @@ SHORT = {  # names beside the points
     "M&I with MLM": "MLM",
     "M&I with BLM + classifier": "BLM + classifier",
     "M&I with BLM": "BLM",
+    "M&I with BLM + ranking, fluency 0, 20 samples": "20 samples",
 }
 
 
@@ -42,7 +43,7 @@ def draw(axes, result: dict, title: str) -> None:
             axes.plot(row["accuracy"], row["bleu"], "s", ms=6, color=colour)
             point = row["accuracy"], row["bleu"]
             axes.annotate(label, point, xytext=(5, -9), textcoords="offset points", fontsize=7.5, color=colour)
-    ranked = result["ranked"]["two"].values()
+    ranked = result["ranked"].values()
     axes.plot([row["accuracy"] for row in ranked], [row["bleu"] for row in ranked], ".-", color=COLOURS["ranked"],
               label="BLM, ranked with content and fluency")  # fmt: skip
     axes.set_title(title)

@@ -757,8 +757,8 @@ def transfer(
     samples: Annotated[int, typer.Option(help="How often each mask is filled, to choose from.")] = 10,
     content: Annotated[float | None, typer.Option(help="Weight of keeping words, against that of the style.")] = None,
     fluency: Annotated[float | None, typer.Option(help="Weight of the writer's own probability.")] = None,
-    whole_mask: Annotated[bool, typer.Option("--whole-mask", help="Do not also try to replace fewer words.")] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 1.0,
+    fewer: Annotated[bool, typer.Option("--fewer", help="Also try to replace fewer of the marked words.")] = False,
+    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.5,
     seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
@@ -787,7 +787,7 @@ def transfer(
             done = iter(())
             if to is not None and good:
                 numbers, ready = zip(*good, strict=True)
-                done = iter(rewriter.rewrite(list(ready), to, nested=not whole_mask, numbers=numbers, **options))
+                done = iter(rewriter.rewrite(list(ready), to, fewer=fewer, numbers=numbers, **options))
             for line, found in zip(group, marked, strict=True):
                 if isinstance(found, str):
                     failed += 1

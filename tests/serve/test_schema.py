@@ -20,7 +20,8 @@ LIMITS = {"texts": 4, "characters": 200, "blanks": 8, "candidates": 4, "canvases
 
 @pytest.fixture(scope="module")
 def api():
-    with served(*(part for name, value in LIMITS.items() for part in ("--limit", f"{name}={value}"))) as process:
+    limits = [part for name, value in LIMITS.items() for part in ("--limit", f"{name}={value}")]
+    with served(*limits, "--model", "yelp-words", "--model", "sentiment") as process:
         yield schema_of(process.url)
 
 
@@ -44,6 +45,9 @@ def help_along(body):
     body.pop("model", None)
     if isinstance(body.get("texts"), list):
         body["texts"] = [f"{text[:50]} ___" if isinstance(text, str) else text for text in body["texts"]]
+    if "to" in body:
+        body |= {"to": "negative", "samples": 2}
+        body.pop("mask", None)
     for name in ("n", "beam", "orders"):
         if type(body.get(name)) is int and body[name] > 4:
             body[name] = body[name] % 4 + 1
@@ -51,7 +55,7 @@ def help_along(body):
         body.pop("constraints", None)
 
 
-POSTED = [("POST", "/v1/fill"), ("POST", "/v1/sample"), ("POST", "/v1/score")]
+POSTED = [("POST", f"/v1/{task}") for task in ("fill", "sample", "score", "transfer")]
 GOT = [("GET", "/v1/models"), ("GET", "/healthz"), ("GET", "/readyz")]  # there is nothing to get wrong
 TRIALS = [(*endpoint, GenerationMode.POSITIVE) for endpoint in POSTED + GOT]
 TRIALS += [(*endpoint, GenerationMode.NEGATIVE) for endpoint in POSTED]

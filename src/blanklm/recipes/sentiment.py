@@ -15,8 +15,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from blanklm.api import BlankLM
 from blanklm.baselines import Infiller
 from blanklm.batching import TokenisedTexts
 from blanklm.data import read_corpus
+from blanklm.metrics import corpus_bleu
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.classifier import (
     AttentionClassifier,
@@ -46,7 +47,7 @@ from blanklm.recipes.report import report
 from blanklm.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig
-from blanklm.transfer import SAMPLES, Marked, StyleClassifier, Transfer, Weights, overlap
+from blanklm.transfer import SAMPLES, TEMPERATURE, Marked, StyleClassifier, Transfer, Weights, overlap
 
 CORPORA = ("yelp", "amazon")
 MIN_COUNT = {"yelp": 5, "amazon": 3}  # rarer words are unknown
@@ -55,10 +56,7 @@ MAX_LENGTH = 128
 TABLE = EncoderConfig.of_size("small")
 SMALL = EncoderConfig(layers=4, heads=3, width=192, feedforward=768, dropout=0.1)  # with its classifier under 6 MB
 BY_THE_CLOCK = TrainingConfig(steps=10**6, save_every=10**6)  # each part ends when its time is over
-WRITING = replace(
-    BY_THE_CLOCK, tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, ema=0.998, skew=0.6, evaluate_every=400
-)  # fuller canvases than uniform ones: masks leave most of a sentence
-MASKING = replace(WRITING, skew=1.0)
+WRITING = replace(BY_THE_CLOCK, tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, ema=0.998, evaluate_every=400)
 CLASSIFYING = replace(
     BY_THE_CLOCK, tokens_per_batch=16_384, learning_rate=2e-3, warmup=100, ema=0.99, evaluate_every=100
 )
@@ -154,8 +152,8 @@ PARTS = {
     "blm-1": Part(blm, (1,), WRITING, 0.66),
     "blm-both": Part(styled_blm, (0, 1), WRITING, 0.66),
     "blm-small": Part(small_blm, (0, 1), WRITING, 0.66),
-    "masked-0": Part(masked, (0,), MASKING, 0.45),
-    "masked-1": Part(masked, (1,), MASKING, 0.45),
+    "masked-0": Part(masked, (0,), WRITING, 0.45),
+    "masked-1": Part(masked, (1,), WRITING, 0.45),
     "guided-0": Part(guided(0), (0, 1), GUIDING, 0.63, ("masked-0", "classifier")),
     "guided-1": Part(guided(1), (0, 1), GUIDING, 0.63, ("masked-1", "classifier")),
 }  # fmt: skip
@@ -211,13 +209,15 @@ def write_json(path: Path, value: Any) -> None:
 
 # --- Writing --------------------------------------------------------------------------------------------------
 
-SYSTEMS = {  # what writes, and who says which words are masked
-    "two": (("blm-0", "blm-1"), "attention"),
-    "one": (("blm-both",), "attention"),
-    "small": (("blm-small",), "attention"),
-    "two-frequency": (("blm-0", "blm-1"), "frequency"),
-    "masked": (("masked-0", "masked-1"), "attention"),
-    "guided": (("guided-0", "guided-1"), "attention"),
+SYSTEMS = {  # what writes, who says which words are masked, and the temperature of the samples
+    "two": (("blm-0", "blm-1"), "attention", 1.0),
+    "one": (("blm-both",), "attention", 1.0),
+    "small": (("blm-small",), "attention", 1.0),
+    "two-frequency": (("blm-0", "blm-1"), "frequency", 1.0),
+    "one-cool": (("blm-both",), "attention", TEMPERATURE),
+    "small-cool": (("blm-small",), "attention", TEMPERATURE),
+    "masked": (("masked-0", "masked-1"), "attention", None),
+    "guided": (("guided-0", "guided-1"), "attention", None),
 }
 
 
@@ -250,11 +250,11 @@ def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style
 
 def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> None:
     """What a system writes for the sentences of a split in the style ``style``; a record for each."""
-    parts, how = SYSTEMS[system]
+    parts, how, temperature = SYSTEMS[system]
     folder = out / corpus
     classifier = StyleClassifier.from_pretrained(folder / "classifier")
     texts = sentences(corpus, split, 1 - style)[: VALIDATION if split == "valid" else None]
-    oracle = system in ("masked", "guided")
+    oracle = temperature is None
     transfer = Transfer(classifier, [], STYLES) if oracle else transfer_of(folder, parts, classifier)
     marked = marks(corpus, how, transfer, texts, 1 - style)
     if oracle:
@@ -263,7 +263,7 @@ def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> N
         records = [{"source": m.text, "greedy": fill.text} for m, fill in zip(marked, fills, strict=True)]
     else:
         greedy = transfer.writers[style].fill([m.canvas for m in marked])
-        pools = transfer.candidates(marked, style)
+        pools = transfer.candidates(marked, style, temperature=temperature, fewer=True)
         records = [
             record(transfer, m, fill.text, pool, style) for m, fill, pool in zip(marked, greedy, pools, strict=True)
         ]
@@ -291,81 +291,157 @@ def record(transfer: Transfer, marked: Marked, greedy: str, pool: Sequence, styl
 
 # --- Scoring --------------------------------------------------------------------------------------------------
 
-CONTENT = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0)  # weights of the frontier
+CONTENT = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # weights of the frontier
+MAY_COST = 0.5  # points of the classifier's accuracy on validation sentences, for the sake of content
 BY_CLASSIFIER = Weights(content=0.0, fluency=0.0)
 
+Record = dict[str, Any]  # of ``record``
 
-def chosen(record: dict[str, Any], weights: Weights, nested: bool) -> str:
+
+def records_of(out: Path, corpus: str, systems: Sequence[str], split: str = "test") -> list[Record]:
+    """A record for each sentence, in the order of the test set: negative ones, which become positive, first.
+
+    Where several systems are named, the samples of all of them.
+    """
+    pools = [
+        [
+            record
+            for style in (1, 0)
+            for record in json.loads(
+                (out / corpus / "pools" / f"{name}.{split}.{style}.json").read_text(encoding="utf-8")
+            )
+        ]
+        for name in systems
+    ]
+    return [each[0] | {"samples": [s for r in each for s in r.get("samples", ())]} for each in zip(*pools, strict=True)]
+
+
+def chosen(record: Record, weights: Weights, nested: bool) -> list:
     """The sample that ranks first; without smaller masks, of those of the whole mask alone."""
     samples = record["samples"]
     most = max(sample[1] for sample in samples)
     pool = samples if nested else [sample for sample in samples if sample[1] == most]
-    return max(pool, key=lambda sample: weights.score(*sample[2:]))[0]
+    return max(pool, key=lambda sample: weights.score(*sample[2:]))
 
 
-def outputs_of(out: Path, corpus: str, system: str, choose: Callable[[dict], str], split: str = "test") -> list[str]:
-    """One output for each sentence, in the order of the test set: negative ones, which become positive, first."""
-    return [
-        choose(record)
-        for style in (1, 0)
-        for record in json.loads(
-            (out / corpus / "pools" / f"{system}.{split}.{style}.json").read_text(encoding="utf-8")
-        )
-    ]
+def greedy(record: Record) -> str:
+    return record["greedy"]
 
 
-ROWS: dict[str, tuple[str, Callable[[dict], str]]] = {
-    "M&I with MLM": ("masked", lambda r: r["greedy"]),
-    "M&I with MLM + classifier": ("guided", lambda r: r["greedy"]),
-    "M&I with BLM": ("two", lambda r: r["greedy"]),
-    "M&I with BLM + classifier": ("two", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
-    "M&I with BLM, one model": ("one", lambda r: r["greedy"]),
-    "M&I with BLM, one model + classifier": ("one", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
-    "M&I with BLM, frequency masks": ("two-frequency", lambda r: r["greedy"]),
-    "M&I with BLM, frequency masks + classifier": (
-        "two-frequency", lambda r: chosen(r, BY_CLASSIFIER, nested=False),
-    ),
-    "bundled, small, one model + classifier": ("small", lambda r: chosen(r, BY_CLASSIFIER, nested=False)),
-}  # fmt: skip
+def best(weights: Weights, nested: bool) -> Callable[[Record], str]:
+    return lambda record: chosen(record, weights, nested)[0]
 
 
-def score_corpus(out: Path, corpus: str, fluency: float = Weights().fluency) -> dict[str, Any]:
+ROWS: dict[str, tuple[tuple[str, ...], Callable[[Record], str]]] = {
+    "M&I with MLM": (("masked",), greedy),
+    "M&I with MLM + classifier": (("guided",), greedy),
+    "M&I with BLM": (("two",), greedy),
+    "M&I with BLM + classifier": (("two",), best(BY_CLASSIFIER, nested=False)),
+    "M&I with BLM + ranking": (("two",), best(Weights(), nested=True)),
+    "M&I with BLM + ranking, whole mask": (("two",), best(Weights(), nested=False)),
+    "M&I with BLM + ranking, fluency 0": (("two",), best(Weights(fluency=0.0), nested=True)),
+    "M&I with BLM + ranking, fluency 0, 20 samples": (("two", "one"), best(Weights(fluency=0.0), nested=True)),
+    "M&I with BLM, one model": (("one",), greedy),
+    "M&I with BLM, one model + classifier": (("one",), best(BY_CLASSIFIER, nested=False)),
+    "M&I with BLM, one model + ranking": (("one",), best(Weights(), nested=True)),
+    "M&I with BLM, frequency masks": (("two-frequency",), greedy),
+    "M&I with BLM, frequency masks + classifier": (("two-frequency",), best(BY_CLASSIFIER, nested=False)),
+    "M&I with BLM, frequency masks + ranking": (("two-frequency",), best(Weights(), nested=True)),
+    "M&I with BLM, one model, temperature 0.5 + classifier": (("one-cool",), best(BY_CLASSIFIER, nested=False)),
+    "M&I with BLM, one model, temperature 0.5 + ranking": (("one-cool",), best(Weights(), nested=True)),
+    "bundled": (("small",), greedy),
+    "bundled + classifier": (("small",), best(BY_CLASSIFIER, nested=False)),
+    "bundled + ranking": (("small",), best(Weights(), nested=True)),
+    "bundled, temperature 0.5 + ranking": (("small-cool",), best(Weights(), nested=True)),
+    "bundled, temperature 0.5 + ranking, whole mask": (("small-cool",), best(Weights(), nested=False)),
+}
+
+
+def score_corpus(out: Path, corpus: str) -> dict[str, Any]:
     """The table of a corpus, from what was written; a system that wrote nothing has no row."""
     judge, test = StyleClassifier.from_pretrained(out / corpus / "judge"), TestSet.load(corpus)
+    there = {path.name.split(".")[0] for path in (out / corpus / "pools").glob("*.test.0.json")}
     ours: dict[str, dict[str, float]] = {}
-    for name, (system, choose) in ROWS.items():
-        if (out / corpus / "pools" / f"{system}.test.0.json").exists():
-            ours[name] = score(test, outputs_of(out, corpus, system, choose), judge)
-    ranked = {}
-    for system in ("two", "one", "small"):
-        if (out / corpus / "pools" / f"{system}.test.0.json").exists():
-            ranked[system] = {
-                f"{content:g}": score(
-                    test,
-                    outputs_of(out, corpus, system, lambda r, c=content: chosen(r, Weights(c, fluency), nested=True)),
-                    judge,
-                )
-                for content in CONTENT
-            }
-    known = score_known(corpus, judge)
-    classifiers = {
-        name: json.loads((out / corpus / name / "result.json").read_text(encoding="utf-8"))
-        for name in PARTS
-        if (out / corpus / name / "result.json").exists()
+    for name, (systems, choose) in ROWS.items():
+        if there.issuperset(systems):
+            ours[name] = score(test, [choose(r) for r in records_of(out, corpus, systems)], judge)
+    weighed = [Weights(content=content) for content in CONTENT] if "two" in there else []
+    records = records_of(out, corpus, ("two",)) if weighed else []
+    ranked = {
+        f"{weights.content:g}": score(test, [best(weights, nested=True)(r) for r in records], judge)
+        for weights in weighed
     }
-    every = known | ours | {f"{s}, content {c}": row for s, rows in ranked.items() for c, row in rows.items()}
+    known = score_known(corpus, judge)
     result = {
         "corpus": corpus,
         "samples": SAMPLES,
-        "fluency": fluency,
+        "weights": asdict(Weights()),
         "known": known,
         "ours": ours,
         "ranked": ranked,
-        "frontier": frontier(every),
-        "parts": classifiers,
+        "validation": on_validation(out, corpus, weighed),
+        "frontier": frontier(known | ours | {f"content {content}": row for content, row in ranked.items()}),
+        "parts": {
+            name: json.loads((out / corpus / name / "result.json").read_text(encoding="utf-8"))
+            for name in PARTS
+            if (out / corpus / name / "result.json").exists()
+        },
     }
     write_json(out / corpus / "result.json", result)
     return result
+
+
+def on_validation(out: Path, corpus: str, weighed: Sequence[Weights]) -> dict[str, dict[str, float]]:
+    """What weights are chosen by: of validation sentences, how many the classifier finds in the wanted style."""
+    if not (out / corpus / "pools" / "two.valid.0.json").exists():
+        return {}
+    records = records_of(out, corpus, ("two",), "valid")
+    rows = {}
+    for weights in weighed:
+        samples = [chosen(record, weights, nested=True) for record in records]
+        rows[f"{weights.content:g}"] = {
+            "classifier_accuracy": 100 * float(np.mean([sample[2] > np.log(0.5) for sample in samples])),
+            "content": 100 * float(np.mean([sample[3] for sample in samples])),
+        }
+    return rows
+
+
+def content_to_choose(validations: Sequence[Mapping[str, Mapping[str, float]]]) -> float:
+    """The greatest weight of content that costs the classifier's accuracy at most ``MAY_COST`` on every corpus."""
+
+    def affordable(weight: str) -> bool:
+        cost = [rows["0"]["classifier_accuracy"] - rows[weight]["classifier_accuracy"] for rows in validations]
+        return max(cost) <= MAY_COST
+
+    return max(float(weight) for weight in validations[0] if affordable(weight))
+
+
+def compare_temperatures(out: Path, corpus: str = "yelp") -> list[dict[str, float]]:
+    """The bundled model at several temperatures, on other validation sentences than those the weights were chosen by.
+
+    Perplexity is that under the bundled model yelp-words, which had no part in the writing, by 8 orders a sentence.
+    """
+    transfer = Transfer.from_pretrained(out / corpus / "model")
+    judge, reader = StyleClassifier.from_pretrained(out / corpus / "judge"), BlankLM.from_pretrained("yelp-words")
+    by_target = [sentences(corpus, "valid", 1 - target)[VALIDATION : 2 * VALIDATION] for target in (0, 1)]
+    sources = by_target[0] + by_target[1]
+
+    def measured(texts: list[str]) -> dict[str, float]:
+        scores = reader.score(texts, orders=8)
+        nats = -sum(s.log_prob for s in scores) / sum(s.tokens for s in scores)
+        return {"perplexity": float(np.exp(nats)), "self_bleu": corpus_bleu(texts, sources)}
+
+    rows = [{"temperature": 0.0, **measured(sources)}]  # the sources themselves
+    for temperature in (1.0, 0.7, 0.5):
+        for fewer in (False, True):
+            options = {"temperature": temperature, "fewer": fewer}
+            written = [transfer.rewrite(texts, STYLES[to], **options) for to, texts in enumerate(by_target)]
+            texts = [rewritten.text for each in written for rewritten in each]
+            found = judge.log_probs(texts).argmax(1)
+            right = found == np.repeat((0, 1), [len(texts) for texts in by_target])
+            rows.append(options | {"accuracy": 100 * float(right.mean())} | measured(texts))
+    write_json(out / corpus / "temperatures.json", rows)
+    return rows
 
 
 def bundle(out: Path, corpus: str = "yelp") -> None:
@@ -396,10 +472,10 @@ def main(out: Path, seconds: float = 240.0) -> None:
         for system in SYSTEMS
         for corpus in CORPORA
         for style in (0, 1)
-        if corpus == "yelp" or system != "small"
+        if corpus == "yelp" or "blm-small" not in SYSTEMS[system][0]
     ]
     run_all(out, writing, began + 0.97 * seconds)
-    run_all(out, [("score", corpus) for corpus in CORPORA], began + 1.1 * seconds)
+    run_all(out, [*(("score", corpus) for corpus in CORPORA), ("temperatures", "yelp")], began + 1.5 * seconds)
 
 
 def run_all(out: Path, jobs: Sequence[tuple[str, ...]], until: float) -> None:
@@ -432,13 +508,15 @@ def job(out: Path, what: str, corpus: str, *rest: str) -> None:
     elif what == "write":
         for split in ("test", "valid"):
             write_pool(out, corpus, rest[0], int(rest[1]), split)
+    elif what == "temperatures":
+        print(json.dumps(compare_temperatures(out, corpus)))
     elif what == "score":
         print("\n".join(table(score_corpus(out, corpus))))
 
 
 def table(result: dict[str, Any]) -> Iterator[str]:
     """The table as text."""
-    ranked = {f"{s}, content {c}": row for s, rows in result["ranked"].items() for c, row in rows.items()}
+    ranked = {f"content {content}": row for content, row in result["ranked"].items()}
     for name, row in (result["known"] | result["ours"] | ranked).items():
         numbers = " ".join(f"{key} {row[key]:.1f}" for key in ("accuracy", "bleu", "bleu_all_references") if key in row)
         yield f"{result['corpus']}: {name}: {numbers}"

@@ -13,7 +13,7 @@ from blanklm.errors import BlankLMError
 from blanklm.serve.batching import Job
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts
-from blanklm.transfer import MASKS, SAMPLES, Marked, Rewritten, Transfer, Weights
+from blanklm.transfer import MASKS, SAMPLES, TEMPERATURE, Marked, Rewritten, Transfer, Weights
 
 Mask = list[str | int]
 
@@ -37,8 +37,8 @@ class TransferBody(TaskBody):
     samples: int = Field(SAMPLES, ge=1, description="How often each mask is filled, to choose from.")
     content: float = Field(Weights().content, ge=0, le=1000, description="Weight of keeping words, in ranking.")
     fluency: float = Field(Weights().fluency, ge=0, le=1000, description="Weight of the writer's own probability.")
-    whole_mask: bool = Field(False, description="Do not also try to replace fewer words.")
-    temperature: float = Field(1.0, gt=0, le=100, description="Below 1: safer; above 1: wilder.")
+    fewer: bool = Field(False, description="Also try to replace fewer of the marked words.")
+    temperature: float = Field(TEMPERATURE, gt=0, le=100, description="Below 1: safer; above 1: wilder.")
     seed: int = Field(0, ge=0, lt=2**63)
 
 
@@ -92,9 +92,8 @@ class TransferTask(Task):
         texts = [TextToRewrite(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
         check_texts([entry.text for entry in texts], limits)
         options = {
-            **body.model_dump(include={"to", "n", "samples", "temperature", "seed"}),
+            **body.model_dump(include={"to", "n", "samples", "temperature", "seed", "fewer"}),
             "weights": Weights(body.content, body.fluency),
-            "nested": not body.whole_mask,
         }
         jobs = []
         for place, entry in enumerate(texts):
