@@ -246,6 +246,142 @@ def serving_cpu() -> str:
     )
 
 
+PAPER_TRANSFER = {  # Table 4 of the paper: Yelp accuracy and BLEU, Amazon accuracy and BLEU
+    "M&I with MLM": (41.5, 15.9, 31.2, 32.1),
+    "M&I with MLM + classifier": (97.3, 14.1, 75.9, 28.5),
+    "M&I with BLM": (79.6, 21.9, 52.0, 24.7),
+    "M&I with BLM + classifier": (96.5, 21.5, 92.5, 23.1),
+}
+
+
+def transfer_cells(row: dict | None) -> list[str]:
+    return [f"{row[key]:.1f}" if row and key in row else "" for key in ("accuracy", "bleu")]
+
+
+def sentiment_rows(names: dict[str, str]) -> list[list[str]]:
+    both = [result(f"sentiment-{corpus}")["ours"] for corpus in ("yelp", "amazon")]
+    return [[say, *(cell for ours in both for cell in transfer_cells(ours.get(name)))] for name, say in names.items()]
+
+
+def sentiment_table() -> str:
+    yelp, amazon = result("sentiment-yelp"), result("sentiment-amazon")
+    headings = ["", "Yelp ACC", "BLEU", "BLEU, 4 references", "Amazon ACC", "BLEU", "paper: Yelp", "Amazon"]
+    first = ["copy of the source", "human reference"]
+    published = [name for name in dict.fromkeys((*yelp["known"], *amazon["known"])) if name not in first]
+    ours = [
+        *PAPER_TRANSFER,
+        "M&I with BLM + ranking",
+        "M&I with BLM + ranking, fluency 0",
+        "M&I with BLM + ranking, fluency 0, 20 samples",
+        "M&I with BLM, one model, temperature 0.5 + ranking",
+    ]
+    rows = []
+    for name in [*first, *published, *ours]:
+        row = {r["corpus"]: (r["known"] | r["ours"]).get(name, {}) for r in (yelp, amazon)}
+        four = f"{row['yelp']['bleu_all_references']:.1f}" if "bleu_all_references" in row["yelp"] else ""
+        paper = PAPER_TRANSFER.get(name)
+        said = [f"{paper[0]} / {paper[1]}", f"{paper[2]} / {paper[3]}"] if paper else ["", ""]
+        rows.append([name, *transfer_cells(row["yelp"]), four, *transfer_cells(row["amazon"]), *said])
+    return table(headings, rows)
+
+
+def sentiment_ablations() -> str:
+    names = {
+        "M&I with BLM": "two models, attention masks; no classifier",
+        "M&I with BLM + classifier": "+ classifier (the paper's way)",
+        "M&I with BLM + ranking, whole mask": "+ ranking",
+        "M&I with BLM + ranking": "+ ranking, smaller masks too",
+        "M&I with BLM, one model": "one model for both; no classifier",
+        "M&I with BLM, one model + classifier": "+ classifier",
+        "M&I with BLM, one model + ranking": "+ ranking, smaller masks too",
+        "M&I with BLM, one model, temperature 0.5 + classifier": "+ classifier, samples at temperature 0.5",
+        "M&I with BLM, one model, temperature 0.5 + ranking": "+ ranking, smaller masks too, temperature 0.5",
+        "M&I with BLM, frequency masks": "two models, frequency masks; no classifier",
+        "M&I with BLM, frequency masks + classifier": "+ classifier ",
+        "M&I with BLM, frequency masks + ranking": "+ ranking, smaller masks too ",
+    }
+    return table(["", "Yelp ACC", "BLEU", "Amazon ACC", "BLEU"], sentiment_rows(names))
+
+
+def sentiment_bundled() -> str:
+    ours = result("sentiment-yelp")["ours"]
+    names = {
+        "bundled": "most probable fill of the mask",
+        "bundled + classifier": "best of ten samples by the classifier, as in the paper",
+        "bundled, temperature 0.5 + ranking, whole mask": "`blanklm transfer`",
+        "bundled, temperature 0.5 + ranking": "`blanklm transfer --fewer`",
+    }
+    return table(["", "accuracy", "BLEU"], [[say, *transfer_cells(ours[name])] for name, say in names.items()])
+
+
+def sentiment_temperatures() -> str:
+    rows = result("sentiment-temperatures")
+    source, *rest = rows
+    lines = [["the sources", "", "100.0", f"{source['perplexity']:.0f}"]]
+    for row in rest:
+        name = f"{row['temperature']:g}, {'smaller masks too' if row['fewer'] else 'the whole mask'}"
+        lines.append([name, f"{row['accuracy']:.1f}", f"{row['self_bleu']:.1f}", f"{row['perplexity']:.0f}"])
+    return table(["temperature", "ACC", "BLEU against the source", "perplexity"], lines)
+
+
+def sentiment_weights() -> str:
+    both = [result(f"sentiment-{corpus}") for corpus in ("yelp", "amazon")]
+    rows = [
+        [
+            weight,
+            *(f"{r['validation'][weight]['classifier_accuracy']:.1f}" for r in both),
+            *(cell for r in both for cell in transfer_cells(r["ranked"][weight])),
+        ]
+        for weight in both[0]["ranked"]
+    ]
+    headings = ["weight of content", "validation: Yelp", "Amazon", "test: Yelp ACC", "BLEU", "Amazon ACC", "BLEU"]
+    return table(headings, rows)
+
+
+def sentiment_judges() -> str:
+    lines = []
+    for corpus, paper in (("yelp", 97.7), ("amazon", 82.2)):
+        parts = result(f"sentiment-{corpus}")["parts"]
+        judge, own = parts["judge"], parts["classifier"]
+        lines.append(
+            f"- {corpus.capitalize()}: the judge is right on {judge['test_accuracy']:.1f} % of the test sentences ({judge['valid_accuracy']:.1f} % of the validation\n"
+            f"  sentences; the paper's: {paper} %), the classifier that masks and ranks on {own['test_accuracy']:.1f} % ({own['valid_accuracy']:.1f} %).\n"
+        )
+    return "".join(lines)
+
+
+def sentiment_beyond() -> str:
+    lines = []
+    for corpus in ("yelp", "amazon"):
+        r = result(f"sentiment-{corpus}")
+        ours = [*r["ranked"].values(), *(row for name, row in r["ours"].items() if "BLM" in name)]
+        published = {n: row for n, row in r["known"].items() if "bleu" in row and n != "copy of the source"}
+        behind = [
+            name
+            for name, row in published.items()
+            if not any(o["accuracy"] > row["accuracy"] and o["bleu"] > row["bleu"] for o in ours)
+        ]
+        rest = f"all but {', '.join(behind)}" if behind else f"each of the {len(published)} published outputs"
+        lines.append(
+            f"- {corpus.capitalize()}: some row or weight of the BLM is ahead, in accuracy and BLEU alike, of {rest}.\n"
+        )
+    return "".join(lines)
+
+
+def sentiment_model() -> str:
+    parts = result("sentiment-yelp")["parts"]
+    writer, classifier = parts["blm-small"], parts["classifier"]
+    encoder = writer["model"]["encoder"]
+    folder = ROOT / "src" / "blanklm" / "pretrained" / "sentiment"
+    size = sum((folder / name).stat().st_size for name in ("config.json", "tokenizer.json", "model.safetensors")) / 1e6
+    return (
+        f"A BLM of {writer['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, vocabulary {writer['model']['vocabulary']:,}) for both styles, and a\n"
+        f"classifier of {classifier['parameters']:,}, right on {classifier['test_accuracy']:.1f} % of the test sentences; in int8, {size:.1f} MB with the vocabulary.\n"
+        f"{writer['steps']:,} steps of {writer['training']['tokens_per_batch']:,} tokens in {writer['seconds']:.0f} s on one {writer['hardware']} that it shared with many other\n"
+        f"models; validation bound {writer['valid_bound']:.3f} nats a token.\n"
+    )
+
+
 PASSAGES = {
     function.__name__: function
     for function in (
@@ -265,6 +401,14 @@ PASSAGES = {
         streaming_cpu,
         thousand_gpus,
         fuzzing,
+        sentiment_table,
+        sentiment_ablations,
+        sentiment_weights,
+        sentiment_judges,
+        sentiment_beyond,
+        sentiment_model,
+        sentiment_bundled,
+        sentiment_temperatures,
     )
 }
 

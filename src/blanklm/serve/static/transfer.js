@@ -112,13 +112,11 @@ function noteOn({ reads_as: { style, p }, to, unknown }) {
 
 /** The sentence word by word; each is a button that says whether it is to be replaced. */
 function showMarks() {
-  const heaviest = Math.max(...shown.words.map(({ weight }) => weight));
   const children = [];
   let position = 0;
   shown.words.forEach(({ text, weight, masked }, number) => {
     const start = shown.input.indexOf(text, position);
     const button = element("button", { type: "button", class: "mark", "aria-pressed": String(masked) }, text);
-    button.style.setProperty("--weight", weight / heaviest);
     button.title = `${percent(weight)} of the attention`;
     button.addEventListener("click", () => toggle(number));
     children.push(shown.input.slice(position, start), button);
