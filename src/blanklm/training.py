@@ -298,6 +298,7 @@ class Run:
                 self._save_state()
             if config.patience and progress.evaluations_since_best >= config.patience:
                 break
+        self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
         self.accelerator.end_training()
 
     def _checked(self, running: torch.Tensor) -> float:
