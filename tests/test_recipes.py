@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from blanklm import BlankLM
-from blanklm.baselines import Infiller, LanguageModel
+from blanklm.baselines import Infiller, LanguageModel, load_system
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import english, english_backbone, english_baselines, yelp_words
+from blanklm.recipes import english, english_tries, yelp_words
 from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -55,29 +55,25 @@ def test_english(corpora, tmp_path, monkeypatch):
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0
 
 
-@pytest.mark.parametrize("name", english_baselines.MODELS)
-def test_english_baselines(corpora, tmp_path, monkeypatch, capsys, name):
-    monkeypatch.setattr(english, "MODEL", TINY)
-    monkeypatch.setattr(english, "VOCABULARY", 300)
-    monkeypatch.setattr(english, "MAX_LENGTH", 64)
-    result = english_baselines.main(tmp_path / "out", name, few(english.TRAINING))
-    assert json.loads((tmp_path / "out" / name / "result.json").read_text()) == result
-    assert f"{name} step 4: loss" in capsys.readouterr().out
-    if name == "lm":
-        judge = LanguageModel.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
-        assert judge.log_prob(["It was fine."])[0] < 0
-        return
-    system = Infiller.from_pretrained(tmp_path / "out" / name / "run", device="cpu")
-    assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
-    (fill,) = system.fill(["I went to ___, then (___)!"], **({"hidden": [["Rome", "home"]]} if system.oracle else {}))
-    assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
-
-
-def test_english_backbone(corpora, tmp_path, monkeypatch):
-    monkeypatch.setattr(english, "VOCABULARY", 300)
-    result = english_backbone.main(
-        tmp_path / "out", str(publish(tmp_path / "bert", "bert")), few(english_backbone.TRAINING)
-    )
-    assert json.loads((tmp_path / "out" / "backbone" / "result.json").read_text()) == result
-    model = BlankLM.from_pretrained(tmp_path / "out" / "backbone" / "run", device="cpu")
-    assert model.tokenizer.kind == "bpe" and model.model.config.whole_words and model.model.edges.any()
+def test_english_tries(corpora, tmp_path, monkeypatch):
+    for name, value in {"MODEL": TINY, "VOCABULARY": 300, "TRAINING": few(english.TRAINING), "EVERY": 30}.items():
+        monkeypatch.setattr(english, name, value)
+    for name, value in {"MAX_LENGTH": 64, "SMALLER": TINY, "RATIOS": (0.1,)}.items():
+        monkeypatch.setattr(english_tries, name, value)
+    backbone = str(publish(tmp_path / "bert", "bert"))
+    results = english_tries.main([str(tmp_path / "out"), "--steps", "4", "--backbone", backbone, "--at-once", "2"])
+    assert set(results) == set(english_tries.TRIES)
+    assert json.loads((tmp_path / "out" / "tries.json").read_text()) == results
+    assert results["blm-uniform"]["training"]["skew"] == 1 and results["blm-not-averaged"]["training"]["ema"] == 0
+    for name, result in results.items():
+        folder = tmp_path / "out" / name / "run"
+        if name == english_tries.JUDGE:
+            assert LanguageModel.from_pretrained(folder, device="cpu").log_prob(["It was fine."])[0] < 0
+            continue
+        scores = result["scores"]["0.1"]
+        assert scores["failure_rate"] == 0 and scores["perplexity"] > 1 and scores["original_perplexity"] > 1
+        system = load_system(folder, device="cpu")
+        if isinstance(system, Infiller):
+            assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
+        else:
+            assert system.tokenizer.kind == "bpe" and system.model.config.whole_words and system.model.edges.any()
