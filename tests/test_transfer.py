@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from blanklm import BlankLM, BlankLMError, Transfer
-from blanklm.data import blank_out
+from blanklm.data.masking import blank_out
 from blanklm.tokenizer import Tokenizer
 from blanklm.transfer import MASKS, Marked, Weights, in_print, overlap, places_of
 

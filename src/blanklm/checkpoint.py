@@ -63,9 +63,9 @@ def save(
 
     ``weights``: the model's, where they were put together from the parts that several processes hold.
     """
+    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
     kinds = {name: kind for kind, (_, name, _) in MODELS.items()}
-    # The class of a sharded model derives from the model's, and some models from others: the nearest counts.
-    kind = next(kinds[c.__name__] for c in type(model).__mro__ if c.__name__ in kinds)
+    kind = next(kinds[name] for name in classes if name in kinds)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
     stored = {}
     for name, tensor in (model.state_dict() if weights is None else weights).items():

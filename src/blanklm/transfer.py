@@ -22,7 +22,7 @@ from blanklm import checkpoint, pretrained
 from blanklm.api import BlankLM, Request
 from blanklm.batching import pad, split_by_budget
 from blanklm.canvas import Fill
-from blanklm.data import Masked, blank_out
+from blanklm.data.masking import Masked, blank_out
 from blanklm.decoding.constraints import Constraint
 from blanklm.errors import BlankLMError
 from blanklm.models.classifier import Classifier

@@ -4,7 +4,7 @@
 ``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only: importing it is cheap.
 """
 
-from blanklm.data.masking import Masked, blank_out, mask_corpus, mask_words, no_infill
+from blanklm.data.masking import Masked, mask_corpus, mask_words, no_infill
 from blanklm.data.readers import read_lines, read_texts
 from blanklm.data.registry import (
     Corpus,
@@ -22,7 +22,6 @@ __all__ = [
     "CorpusFile",
     "FileStatus",
     "Masked",
-    "blank_out",
     "corpora",
     "data_root",
     "find",
