@@ -15,14 +15,14 @@ import matplotlib
 ROOT = Path(__file__).resolve().parent.parent.parent
 TITLES = {"yelp": "Yelp", "amazon": "Amazon"}
 COLOURS = {"published": "#6b7280", "copy": "#111827", "mlm": "#b3501b", "blm": "#1f6fb4", "ranked": "#1b7f5c"}
-SHORT = {  # names beside the points
-    "copy of the source": "copy",
-    "M&I with MLM + classifier": "MLM + classifier",
-    "M&I with MLM": "MLM",
-    "M&I with BLM + classifier": "BLM + classifier",
-    "M&I with BLM": "BLM",
-    "M&I with BLM + ranking, fluency 0, 20 samples": "20 samples",
+OURS = {  # names beside the points, and where: points to the right and up, and the side of the text that is there
+    "M&I with MLM": ("MLM", 0, 7, "center"),
+    "M&I with MLM + classifier": ("MLM + classifier", 4, 17, "right"),
+    "M&I with BLM": ("BLM", -2, -12, "center"),
+    "M&I with BLM + classifier": ("BLM + classifier", -6, -3, "right"),
+    "M&I with BLM + ranking, fluency 0, 20 samples": ("20 samples", 0, 7, "center"),
 }
+CROWDED = 76  # per cent of accuracy, above which names stand to the left
 
 
 def draw(axes, result: dict, title: str) -> None:
@@ -33,19 +33,28 @@ def draw(axes, result: dict, title: str) -> None:
         copied = name == "copy of the source"
         colour, marker = (COLOURS["copy"], "*") if copied else (COLOURS["published"], "o")
         axes.plot(row["accuracy"], row["bleu"], marker, ms=9 if copied else 4, color=colour)
-        label = SHORT.get(name, name.replace(" et al.", "").replace("Li 2018, ", "").replace("Fu 2018, ", "Fu "))
-        axes.annotate(label, (row["accuracy"], row["bleu"]), xytext=(4, 3), textcoords="offset points", fontsize=6.5,
-                      color=COLOURS["published"])  # fmt: skip
-    for name, label in SHORT.items():
+        label = (
+            name.replace(" et al.", "")
+            .replace("Li 2018, ", "")
+            .replace("Fu 2018, ", "Fu ")
+            .removesuffix(" of the source")
+        )
+        side, right = ("right", -5) if row["accuracy"] > CROWDED else ("left", 5)
+        axes.annotate(label, (row["accuracy"], row["bleu"]), xytext=(right, -3), textcoords="offset points", ha=side,
+                      fontsize=6.5, color=COLOURS["published"])  # fmt: skip
+    for name, (label, right, up, side) in OURS.items():
         if name in result["ours"]:
             row = result["ours"][name]
             colour = COLOURS["mlm" if "MLM" in name else "blm"]
-            axes.plot(row["accuracy"], row["bleu"], "s", ms=6, color=colour)
             point = row["accuracy"], row["bleu"]
-            axes.annotate(label, point, xytext=(5, -9), textcoords="offset points", fontsize=7.5, color=colour)
+            axes.plot(*point, "s", ms=6, color=colour)
+            axes.annotate(
+                label, point, xytext=(right, up), textcoords="offset points", ha=side, fontsize=7.5, color=colour
+            )
     ranked = result["ranked"].values()
     axes.plot([row["accuracy"] for row in ranked], [row["bleu"] for row in ranked], ".-", color=COLOURS["ranked"],
               label="BLM, ranked with content and fluency")  # fmt: skip
+    axes.set_xlim(right=103)
     axes.set_title(title)
     axes.set_xlabel("accuracy, % (judge)")
     axes.set_ylabel("BLEU, first reference")
