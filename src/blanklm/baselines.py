@@ -23,6 +23,7 @@ TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
 
 class Baseline:
     does: str  # what its model must be able to do
+    on_gpu = torch.float32  # how exact it is there
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -33,7 +34,7 @@ class Baseline:
         if not hasattr(loaded.model, cls.does):
             raise BlankLMError(f"the model in {folder} is of another kind: it has no {cls.does}()")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(loaded.model.to(device, torch.bfloat16 if device.startswith("cuda") else None), loaded.tokenizer)
+        return cls(loaded.model.to(device, cls.on_gpu if device.startswith("cuda") else None), loaded.tokenizer)
 
 
 class LanguageModel(Baseline):
@@ -54,6 +55,7 @@ class Infiller(Baseline):
     """
 
     does = "write"
+    on_gpu = torch.bfloat16
 
     @property
     def oracle(self) -> bool:

@@ -169,6 +169,7 @@ class Run:
         )
         if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             compile_parts(model)
+        self.progress = Progress()
         self.began: float | None = None  # the clock, less the seconds of earlier parts of the run
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: config.learning_rate_at(step, self.elapsed)
@@ -179,7 +180,6 @@ class Run:
         with warnings.catch_warnings():  # its new name is not known to Accelerate yet
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")
             self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        self.progress = Progress()
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
         self.averaged = None

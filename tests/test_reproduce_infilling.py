@@ -1,0 +1,72 @@
+"""The infilling tables, from corpus to rows, on a few lines and a few steps; and what a cut-off reproduction does."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from blanklm.data import mask_corpus, no_infill, read_corpus
+from blanklm.metrics import corpus_bleu
+from blanklm.models.encoder import EncoderConfig
+from blanklm.recipes import infilling
+from tests.test_backbone import publish
+
+TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
+DOCUMENTS = [
+    "what is the best way to learn ? read a _UNK every day and write a little .",
+    "where does time go ? it is recycled and made into new time .",
+    "why is the sky blue ? because of the light .",
+    "can you help me ? i need to find the name of a song .",
+]
+PARTS = [name for name in infilling.SYSTEMS if name != "blm-english"]
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    """Every part of both corpora, tiny."""
+    files = [f"yelp/{split}.{side}" for split in ("train", "valid", "test") for side in (0, 1)]
+    for name in [*files, "yahoo/valid.txt", "yahoo/test.txt"]:
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(DOCUMENTS * 10), encoding="utf-8")
+    monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(infilling, "HELD_OUT", 8)
+    monkeypatch.setattr(infilling, "VALIDATION_TEXTS", 2)
+    monkeypatch.setattr(infilling, "RATIOS", (0.2, 0.5))
+    infilling._yahoo.cache_clear()
+    backbone = str(publish(tmp_path / "bert", "bert"))
+    for name, corpus in infilling.CORPORA.items():
+        few = replace(corpus.training, steps=4, tokens_per_batch=512, warmup=1, evaluate_every=2, log_every=1)
+        tiny = replace(corpus, size=TINY, training=few, max_length=32, min_count=1)
+        monkeypatch.setitem(infilling.CORPORA, name, tiny)
+    yield lambda corpus, names: infilling.parts_of(corpus, names, out=tmp_path / "out", texts=4, backbone=backbone)
+    infilling._yahoo.cache_clear()
+
+
+@pytest.mark.parametrize("corpus", ["yahoo", "yelp"])
+def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tmp_path):
+    rows = {row["system"]: row for row in infilling.main(parts(corpus, PARTS), say=lambda line: None)}
+    assert list(rows) == PARTS
+    for name, row in rows.items():
+        assert json.loads((tmp_path / "out" / "results" / f"{corpus}-{name}.json").read_text()) == row
+        assert set(row["ratios"]) == {"0.2", "0.5"} and row["test"]["texts"] == 4 and row["test"]["of"] in (40, 80)
+        for share, ratio in row["ratios"].items():
+            assert ratio["no_infill_bleu"] == rows["lm"]["ratios"][share]["no_infill_bleu"]
+            if name != "lm":
+                assert ratio["perplexity"] > 1
+                valid = not name.startswith("seq2seq") and name != "insertion-free"
+                assert ratio["failure_rate"] == 0 or not valid
+    assert set(rows["blm"]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
+
+
+def test_what_is_done_is_not_done_again(parts, tmp_path, monkeypatch):
+    some = parts("yahoo", ["lm", "blm-parallel"])
+    infilling.main(some, say=lambda line: None)
+    (tmp_path / "out" / "results" / "yahoo-blm-parallel.json").unlink()
+    (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.5.json").unlink()
+    before = (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.2.json").stat().st_mtime_ns
+    monkeypatch.setattr(infilling, "Run", None)  # no training again
+    said = []
+    infilling.main(some, say=said.append)
+    assert (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.2.json").stat().st_mtime_ns == before
+    assert (tmp_path / "out" / "results" / "yahoo-blm-parallel.json").exists()
