@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from blanklm.data import mask_corpus, no_infill, read_corpus
-from blanklm.metrics import corpus_bleu
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
 from tests.test_backbone import publish

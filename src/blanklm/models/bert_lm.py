@@ -1,6 +1,6 @@
 """BERT+LM: a pretrained encoder reads the canvas, and a left-to-right model writes each blank from the vector there.
 
-At every step the vector z of the blank is joined to the embedding of the word before: p(w_i | z, w_1 ... w_{i-1}), until
+At every step the blank's vector z is joined to the embedding of the word before, p(w_i | z, w_1 ... w_{i-1}), until
 <eos>. Blanks are filled one after another, each read with what has been written before it.
 """
 
@@ -99,7 +99,9 @@ class BertLM(Predictor):
 
     def write_on(self, blank: Tensor, words: Tensor, packing: Packing, memory: Memory | None = None) -> Tensor:
         """The decoder's vectors [U, d]: the blank's vector [U, d] beside the embedding of each word [U]."""
-        return self.decoder(self.join(torch.cat((self.embedding(words), blank.to(self.join.weight.dtype)), 1)), packing, memory)
+        return self.decoder(
+            self.join(torch.cat((self.embedding(words), blank.to(self.join.weight.dtype)), 1)), packing, memory
+        )
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor) -> list[Written]:
@@ -126,7 +128,9 @@ class BertLM(Predictor):
         tokens, lengths = (part.to(self.device) for part in pad(ids))  # [B, L], [B]
         packing = Packing.of(lengths, tokens.shape[1])
         first_blank = (tokens == BLANK).long().argmax(1)  # [B]
-        z = self.encoder(self.embedding(packing.lay(tokens)), packing)[packing.starts[:-1].long() + first_blank]  # [B, d]
+        z = self.encoder(self.embedding(packing.lay(tokens)), packing)[
+            packing.starts[:-1].long() + first_blank
+        ]  # [B, d]
         left = torch.tensor(room, device=self.device)  # [B]
         longest = int(max(room)) + 3
         memory = Memory(self.decoder, len(ids), longest)

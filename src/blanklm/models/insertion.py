@@ -2,7 +2,7 @@
 
 Its canvas is the words written so far and nothing else; a word may go into any slot between two of them or at an end.
 A slot's vector joins those of its neighbours; p(slot) is a softmax over the slots, p(w | slot) one over the words and
-STOP, and the model stops with probability sum over slots of p(slot) p(STOP | slot). A text of n words so has n + 1 steps:
+STOP, and the model stops with probability sum over slots of p(slot) p(STOP | slot). So n words take n + 1 steps:
 
     p(x) = sum over orders of prod over t < n of p(slot_t, w_t | c_t), times p(stop | x)
 
@@ -37,6 +37,7 @@ from blanklm.special import BLANK, EOS, PAD
 
 __all__ = ["InsertionTransformer", "PredictorConfig"]
 
+SLOTS_AT_ONCE = 8192  # whose words are scored together, in filling
 STOP = BLANK  # there are no blanks on these canvases, so their id is free
 
 
@@ -96,7 +97,9 @@ class InsertionTransformer(Predictor):
 
     def log_probs(self, insertions: Insertions, texts: int, width: int) -> Tensor:
         """log p [texts, width] of the action that writes each position asked for, with the stop after the last."""
-        return self.read_out(self.encoder(self.embedding(insertions.canvas), insertions.packing), insertions, texts, width)
+        return self.read_out(
+            self.encoder(self.embedding(insertions.canvas), insertions.packing), insertions, texts, width
+        )
 
     def read_out(self, z: Tensor, insertions: Insertions, texts: int, width: int) -> Tensor:
         """The same from the encoded canvases z [T, d]."""
@@ -131,7 +134,7 @@ class InsertionTransformer(Predictor):
         return hidden.long()
 
     def prepare(self, batch: Batch) -> DrawnInsertions:
-        """A canvas of each text: t of its words in their order, t uniform in 0..n-1; all n - t insertions are learnt."""
+        """A canvas of each text: t of its words, t uniform in 0..n-1; all n - t insertions into it are learnt."""
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
         shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
         insertions = lay_out(batch.tokens, batch.lengths, shown, None, batch.for_gpu)
@@ -244,9 +247,14 @@ class _Drafts:
         number, place = may.nonzero(as_tuple=True)  # [S] each: the text among the active, the slot
         vectors = model.slot_vectors(z, packing.starts[number].long() + place)  # [S, d]
         log_p_slot = log_softmax_of_each(model.slot_logits(vectors), number, len(texts))  # [S]
-        log_p = model.content_logits(vectors, lengths[number] == 0).log_softmax(1)  # [S, V]
-        log_p_stop = log_p_slot + log_p[:, STOP]  # [S]
-        best, word = (log_p + bans[self._ban_rows(texts, number, place)]).max(1)  # [S] each
+        kinds = self._ban_rows(texts, number, place)  # [S]
+        best, word, stop = [], [], []
+        for some in torch.arange(len(place), device=place.device).split(SLOTS_AT_ONCE):
+            log_p = model.content_logits(vectors[some], lengths[number[some]] == 0).log_softmax(1)  # [some, V]
+            stop.append(log_p[:, STOP].clone())
+            for found, part in zip((best, word), (log_p + bans[kinds[some]]).max(1), strict=True):
+                found.append(part)
+        best, word, log_p_stop = torch.cat(best), torch.cat(word), log_p_slot + torch.cat(stop)  # [S] each
         chosen = best_of_each(log_p_slot + best, number, len(texts))  # [N] of S
         score = (log_p_slot + best)[chosen]  # [N]
 
@@ -286,7 +294,14 @@ class _Drafts:
 
     def written(self) -> list[Written]:
         found = []
-        rows = zip(self.canvases, self.items.tolist(), self.origin.tolist(), self.lengths.tolist(), self.log_prob.tolist(), strict=True)
+        rows = zip(
+            self.canvases,
+            self.items.tolist(),
+            self.origin.tolist(),
+            self.lengths.tolist(),
+            self.log_prob.tolist(),
+            strict=True,
+        )
         for canvas, items, origins, length, log_prob in rows:
             spans: list[list[int]] = [[] for _ in canvas.spaces]
             for item, origin in zip(items[:length], origins[:length], strict=True):

@@ -37,7 +37,6 @@ def roberta_of(size: EncoderConfig, max_length: int) -> BackboneConfig:
         num_attention_heads=size.heads,
         intermediate_size=size.feedforward,
         hidden_dropout_prob=size.dropout,
-        attention_probs_dropout_prob=size.dropout,
         max_position_embeddings=max_length + 4,  # two symbols around the text; RoBERTa counts positions from 2
         type_vocab_size=1,
     )

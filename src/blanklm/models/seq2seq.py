@@ -27,6 +27,7 @@ from blanklm.special import BLANK, EOS, PAD, UNK
 TARGETS = ("full", "fill")
 COPIES = 10  # masks of a text
 BEAM = 5
+ROWS_AT_ONCE = 64  # answers whose words are scored together: each word has a row of the vocabulary
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Seq2SeqConfig:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Canvases [B, S] and what is to be written [B, T], both padded; ``before`` is the target moved one to the right."""
+    """Canvases [B, S] and what is to be written [B, T], padded; ``before`` is the target moved one to the right."""
 
     source: Tensor
     before: Tensor
@@ -104,7 +105,10 @@ class Seq2Seq(nn.Module):
     def log_probs(self, pairs: Pairs) -> Tensor:
         """log p [B, T] of each token to be written; 0 on padding."""
         logits = self.network(
-            input_ids=pairs.source, attention_mask=(pairs.source != PAD).long(), decoder_input_ids=pairs.before
+            input_ids=pairs.source,
+            attention_mask=(pairs.source != PAD).long(),
+            decoder_input_ids=pairs.before,
+            use_cache=False,
         ).logits  # [B, T, V]
         return -F.cross_entropy(
             logits.flatten(0, 1).float(), pairs.target.flatten(), reduction="none", ignore_index=PAD
@@ -119,7 +123,7 @@ class Seq2Seq(nn.Module):
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor, beam: int = BEAM) -> list[Written]:
         """What beam search finds most probable, fitting or not. ``bans`` are those of a word model: a row for all."""
-        source, lengths = (part.to(self.device) for part in pad([canvas.ids for canvas in canvases]))
+        source = pad([canvas.ids for canvas in canvases])[0].to(self.device)  # [B, S]
         full = self.config.target == "full"
         banned = set(bans[0].isneginf().nonzero().squeeze(1).tolist()) - {EOS} - ({UNK} if full else {BLANK})
         longest = min(2 * source.shape[1] + 8, self.config.max_length + source.shape[1])
@@ -133,7 +137,8 @@ class Seq2Seq(nn.Module):
         )[:, 1:]  # [B, T] without the symbol that starts it
         ended = (found == EOS).long().cumsum(1) > 0  # [B, T] from the first <eos> on
         target = found.masked_fill(ended & ~((found == EOS) & (ended.long().cumsum(1) == 1)), PAD)
-        log_probs = self.log_probs(Pairs(source, _moved_right(target), target)).sum(1).tolist()
+        pairs = zip(*(part.split(ROWS_AT_ONCE) for part in (source, _moved_right(target), target)), strict=True)
+        log_probs = torch.cat([self.log_probs(Pairs(*rows)).sum(1) for rows in pairs]).tolist()
         answers = [[i for i in row if i not in (PAD, EOS)] for row in target.tolist()]
         return [
             Written([], log_prob, answer) if full else Written(_split(answer), log_prob)
@@ -142,7 +147,7 @@ class Seq2Seq(nn.Module):
 
 
 def spans_with_marks(tokens: Tensor, hidden: Tensor, left: Tensor) -> Tensor:
-    """The hidden runs of ``tokens`` [B, L], a mark between two, <eos> after the last; ``left`` [B, L] within its run."""
+    """The hidden runs of ``tokens`` [B, L], a mark between two, <eos> after the last; ``left`` is conceal's."""
     run = (hidden & (left == 0)).cumsum(1) - 1  # [B, L] the number of a hidden position's run
     place = hidden.cumsum(1) - 1 + run  # [B, L]
     last = hidden.sum(1) + run[:, -1]  # [B] where <eos> stands

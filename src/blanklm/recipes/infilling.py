@@ -94,8 +94,8 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=3000, tokens_per_batch=24_576, learning_rate=7e-4, warmup=200, weight_decay=0.1, ema=0.995,
-            evaluate_every=100, save_every=10**6, log_every=50,
+            steps=2400, tokens_per_batch=16_384, learning_rate=7e-4, warmup=200, weight_decay=0.1, ema=0.995,
+            evaluate_every=150, save_every=10**6, log_every=50,
         ),
         max_length=256,
         min_count=2,
@@ -108,7 +108,7 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=6000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            steps=5000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
             evaluate_every=250, save_every=10**6, log_every=50,
         ),
         max_length=64,
@@ -144,15 +144,15 @@ def _seq2seq(target: str, corpus: Corpus, tokenizer: Tokenizer, backbone: str | 
     """transformer_iwslt_de_en: half the feed-forward width of a base encoder, and as many layers to write with."""
     size = corpus.size
     shape = {"layers": size.layers, "heads": 4, "width": size.width, "feedforward": size.feedforward // 2}
-    return Seq2Seq(
-        Seq2SeqConfig(len(tokenizer), target, **shape, dropout=size.dropout, max_length=corpus.max_length)
-    )
+    return Seq2Seq(Seq2SeqConfig(len(tokenizer), target, **shape, dropout=size.dropout, max_length=corpus.max_length))
 
 
 def _bert_lm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
     source = _pretrained(backbone, corpus)
     heads = max(1, source.config.width // 64)
-    decoder = EncoderConfig(corpus.size.layers, heads, source.config.width, 4 * source.config.width, corpus.size.dropout)
+    decoder = EncoderConfig(
+        corpus.size.layers, heads, source.config.width, 4 * source.config.width, corpus.size.dropout
+    )
     return BertLM.on(source, tokenizer, decoder, corpus.max_length)
 
 
@@ -172,7 +172,9 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     config = BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length)
     model = BLM(config)
     own = model.state_dict()
-    kept = {name: tensor for name, tensor in source.state_dict().items() if own.get(name, tensor[:0]).shape == tensor.shape}
+    kept = {
+        name: tensor for name, tensor in source.state_dict().items() if own.get(name, tensor[:0]).shape == tensor.shape
+    }
     model.load_state_dict(own | {name: tensor for name, tensor in kept.items() if name in own})
     spelt = words.encode_many([f" {tokenizer.token(i)}" for i in range(len(tokenizer))])
     special = 4
@@ -194,23 +196,27 @@ def _pretrained(backbone: str | None, corpus: Corpus) -> Pretrained:
     return replace(source, config=BackboneConfig(source.config.settings | dropout, source.config.longest))
 
 
-BEAMS = ({"beam": 1}, {"beam": 5}, {"beam": 10})
+GREEDY = ({"beam": 1},)
+BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
+FULLER = {"skew": 0.7}  # canvases of which more is shown, as at most half is hidden; the others' masks keep to that too
 FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
+POST_NORM = {"learning_rate": 4e-4, "warmup": 400}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
-    "insertion": System("InsT", partial(_predictor, InsertionTransformer)),
+    "insertion": System("InsT", partial(_predictor, InsertionTransformer), training=FULLER),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
-    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},)),
+    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
     "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
-    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full")),
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill")),
-    "blm": System("BLM", _blm, choices=BEAMS),
-    "blm-model": System("BLM, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
+    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM | {"steps": 8000}),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM | {"steps": 8000}),
+    "blm": System("BLM", _blm, choices=BEAMS, training=FULLER),
+    "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
+    "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
     "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=({"order": "parallel"},)),
-    "blm-minilm": System("BLM on MiniLM", _blm_on_backbone, choices=BEAMS, training=FINE_TUNED),
-    "blm-english": System("BLM from english", _blm_on_bundled, choices=BEAMS, training=FINE_TUNED),
+    "blm-minilm": System("BLM on MiniLM, greedy", _blm_on_backbone, choices=GREEDY, training=FULLER | FINE_TUNED),
+    "blm-english": System("BLM from english, greedy", _blm_on_bundled, choices=GREEDY, training=FULLER | FINE_TUNED),
 }
 
 
