@@ -68,3 +68,37 @@ def test_what_is_done_is_not_done_again(parts, tmp_path, monkeypatch):
     infilling.main(some, say=said.append)
     assert (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.2.json").stat().st_mtime_ns == before
     assert (tmp_path / "out" / "results" / "yahoo-blm-parallel.json").exists()
+
+
+def test_from_the_command_line(parts, tmp_path, blanklm):
+    parts("yahoo", ["lm"])  # the fixture has made everything tiny
+    arguments = ("reproduce", "infilling", "--out", tmp_path / "out", "--corpus", "yahoo", "--texts", 4)
+    code, lines, said = blanklm(*arguments, "--part", "lm", "--part", "insertion")
+    assert code == 0 and "yahoo insertion: 50% hidden, filled" in said
+    assert [line.split("  ")[0].strip() for line in lines[2:]] == ["yahoo no infill", "yahoo InsT"]
+    assert lines[3].count("0.0%") == 2
+    code, _, said = blanklm(*arguments, "--part", "gpt")
+    assert code == 1 and "there is no part 'gpt': choose lm, insertion" in said
+    code, _, said = blanklm("reproduce", "infilling", "--out", tmp_path / "out", "--corpus", "ptb")
+    assert code == 1 and "there is no corpus 'ptb'" in said
+
+
+def test_a_training_run_that_was_cut_off_goes_on(parts, tmp_path, monkeypatch):
+    (part,) = parts("yelp", ["lm"])
+
+    class CutOff(Exception):
+        pass
+
+    def cut_off(line):
+        if "step 3" in line:
+            raise CutOff
+
+    corpus = replace(part.corpus, training=replace(part.corpus.training, save_every=2))
+    part = replace(part, corpus=corpus)
+    with pytest.raises(CutOff):
+        part.train(cut_off)
+    said = []
+    part.train(said.append)
+    assert [line.split(": ")[0] for line in said] == ["yelp lm step 3", "yelp lm step 4"]
+    part.train(said.append)
+    assert len(said) == 2  # done

@@ -78,8 +78,8 @@ def write_masks(path: Path, masked: Iterable[Masked]) -> None:
 
 def read_masks(path: Path) -> list[Masked]:
     """What ``write_masks`` wrote."""
-    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [Masked(Template.parse(record["canvas"]), tuple(record["hidden"])) for record in records]
+    with open(path, encoding="utf-8") as lines:
+        return [Masked(Template.parse(record["canvas"]), tuple(record["hidden"])) for record in map(json.loads, lines)]
 
 
 def no_infill(masked: Masked) -> str:

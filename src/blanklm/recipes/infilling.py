@@ -44,6 +44,7 @@ from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from blanklm.recipes.report import report
+from blanklm.special import SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
@@ -169,18 +170,14 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
     encoder = replace(source.config.encoder, dropout=corpus.size.dropout)
-    config = BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length)
-    model = BLM(config)
-    own = model.state_dict()
-    kept = {
-        name: tensor for name, tensor in source.state_dict().items() if own.get(name, tensor[:0]).shape == tensor.shape
-    }
-    model.load_state_dict(own | {name: tensor for name, tensor in kept.items() if name in own})
+    model = BLM(BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length))
+    without_words = ("encoder.", "choose.", "sides_")
+    layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
+    model.load_state_dict(layers, strict=False)
     spelt = words.encode_many([f" {tokenizer.token(i)}" for i in range(len(tokenizer))])
-    special = 4
     with torch.no_grad():
         for i, ids in enumerate(spelt):
-            ids = [i] if i < special else ids
+            ids = ids if i >= len(SPECIAL_TOKENS) else [i]
             model.embedding.weight[i] = source.embedding.weight[ids].mean(0)
             model.word_bias[i] = source.word_bias[ids].mean()
     return model
@@ -427,6 +424,21 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
             part.score(judge)
         rows.append(json.loads(part.row.read_text(encoding="utf-8")))
     return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows for a terminal: BLEU, then failures, then perplexity, by share of words hidden."""
+    ratios = "".join(f"{ratio:>8.0%}" for ratio in RATIOS)
+    lines = [f"{'':36}{'BLEU':<40}{'failures':<40}perplexity", f"{'':36}{3 * ratios}"]
+    for row in rows:
+        shares = row["ratios"].values()
+        bleu = [f"{share.get('bleu', share['no_infill_bleu']):8.1f}" for share in shares]
+        failures = [f"{share['failure_rate']:8.1%}" if "failure_rate" in share else f"{'':8}" for share in shares]
+        found = [share.get("perplexity", share.get("no_infill_perplexity")) for share in shares]
+        perplexities = [f"{'':8}" if value is None else f"{value:8.1f}" for value in found]
+        label = "no infill" if row["system"] == JUDGE else row["label"]
+        lines.append(f"{row['corpus'] + ' ' + label:36}" + "".join((*bleu, *failures, *perplexities)))
+    return "\n".join(lines)
 
 
 def _judge(part: Part) -> LanguageModel | None:
