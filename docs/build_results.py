@@ -246,6 +246,191 @@ def serving_cpu() -> str:
     )
 
 
+def infilling_row(corpus: str, system: str) -> dict | None:
+    path = ROOT / "results" / "infilling" / f"{corpus}-{system}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
+OURS_ALONE = (
+    "blm-greedy",
+    "blm-parallel",
+    "blm-model",
+    "blm-minilm",
+    "blm-english",
+    "mlm-left-to-right",
+    "mlm-one-shot",
+)
+PAPER_BLEU = {  # Table 1 of the paper: 100,000 documents to train on
+    "no infill": (75.2, 55.0, 37.4, 23.6, 13.0),
+    "insertion": (84.8, 72.3, 58.9, 46.0, 33.8),
+    "mlm": (83.7, 69.3, 55.5, 43.2, 32.2),
+    "bert-lm": (82.8, 66.3, 50.3, 37.4, 26.2),
+    "seq2seq-full": (86.3, 72.9, 59.4, 46.3, 34.0),
+    "seq2seq-fill": (82.8, 67.5, 52.9, 39.9, 28.6),
+    "blm": (86.5, 73.2, 59.6, 46.8, 34.8),
+}
+
+
+def infilling_table(corpus: str, systems: tuple[str, ...], first: str, with_paper: bool = False) -> str:
+    """BLEU of the rows there are, the best of each column in bold; the oracle, which is told lengths, does not compete."""
+    judge = infilling_row(corpus, "lm")
+    found = {name: row for name in systems if (row := infilling_row(corpus, name))}
+    ratios = list(judge["ratios"])
+    rivals = [row for name, row in found.items() if not name.startswith("mlm")]
+    best = {ratio: max(round(row["ratios"][ratio]["bleu"], 1) for row in rivals) for ratio in ratios}
+
+    def cells(row: dict) -> list[str]:
+        values = {ratio: round(row["ratios"][ratio]["bleu"], 1) for ratio in ratios}
+        top = {ratio for ratio in ratios if row in rivals and values[ratio] == best[ratio]}
+        return [f"**{values[r]:.1f}**" if r in top else f"{values[r]:.1f}" for r in ratios]
+
+    paper = [f"paper {float(ratio):.0%}" for ratio in ratios] if with_paper else []
+    bare = [f"{judge['ratios'][ratio]['no_infill_bleu']:.1f}" for ratio in ratios]
+    said = {name: [f"{value:.1f}" for value in values] for name, values in PAPER_BLEU.items()} if with_paper else {}
+    rows = [["no infill", *bare, *said.get("no infill", ())]]
+    rows += [[row["label"], *cells(row), *said.get(name, [""] * len(paper))] for name, row in found.items()]
+    return table([first, *(f"{float(ratio):.0%}" for ratio in ratios), *paper], rows)
+
+
+def infilling_yahoo() -> str:
+    return infilling_table("yahoo", IN_THE_PAPER, "BLEU, share of words hidden", with_paper=True)
+
+
+def infilling_yahoo_short() -> str:
+    return infilling_table("yahoo", (*IN_THE_PAPER, "blm-english"), "BLEU, share of words hidden")
+
+
+def infilling_yahoo_more() -> str:
+    return infilling_table("yahoo", (*OURS_ALONE[:5], "mlm", *OURS_ALONE[5:]), "BLEU, share of words hidden")
+
+
+def infilling_yelp() -> str:
+    return infilling_table("yelp", (*IN_THE_PAPER, *OURS_ALONE), "BLEU, share of words hidden")
+
+
+def infilling_perplexity(corpus: str) -> str:
+    judge = infilling_row(corpus, "lm")["ratios"]
+    rows = [["no infill", *(f"{r['no_infill_perplexity']:.0f}" for r in judge.values())]]
+    for name in (*IN_THE_PAPER, *OURS_ALONE[:5]):
+        row = infilling_row(corpus, name)
+        if row and all("perplexity" in r for r in row["ratios"].values()):
+            rows.append([row["label"], *(f"{r['perplexity']:.0f}" for r in row["ratios"].values())])
+    rows.append(["original texts", *(f"{r['original_perplexity']:.0f}" for r in judge.values())])
+    return table(["perplexity, share of words hidden", *(f"{float(ratio):.0%}" for ratio in judge)], rows)
+
+
+def infilling_yahoo_perplexity() -> str:
+    return infilling_perplexity("yahoo")
+
+
+def infilling_yelp_perplexity() -> str:
+    return infilling_perplexity("yelp")
+
+
+def infilling_failures() -> str:
+    """Every row that fails at all: in all, words lost, blanks wrong."""
+    rows = []
+    for corpus, title in (("yahoo", "Yahoo"), ("yelp", "Yelp")):
+        for name in (*IN_THE_PAPER, "insertion-free", *OURS_ALONE):
+            row = infilling_row(corpus, name)
+            if row and any(r["failure_rate"] for r in row["ratios"].values()):
+                shares = row["ratios"].values()
+                kinds = [
+                    f"{100 * r['failure_rate']:.1f} ({100 * r['lost_words']:.1f} + {100 * r['wrong_blanks']:.1f})"
+                    for r in shares
+                ]
+                rows.append([f"{title}, {row['label']}", *kinds])
+    ratios = infilling_row("yahoo", "lm")["ratios"]
+    return table(["failures, % (words lost + blanks wrong)", *(f"{float(ratio):.0%}" for ratio in ratios)], rows)
+
+
+def infilling_setting() -> str:
+    said = []
+    for corpus, title in (("yahoo", "Yahoo Answers"), ("yelp", "Yelp")):
+        row = infilling_row(corpus, "blm")
+        test, training = row["test"], row["training"]
+        encoder = training["model"]["encoder"]
+        chosen = ", ".join(f"{name} {value}" for name, value in row["decoding"].items())
+        tried = "; ".join(
+            f"{name}: {', '.join(f'{bleu:.1f}' for bleu in scores.values())}"
+            for name, scores in row["validation_bleu"].items()
+        )
+        said.append(
+            f"- **{title}**: trained on {row['trained_on']}; {test['texts']:,} of the {test['of']:,} test texts filled, mask seed {test['mask_seed']};\n"
+            f"  {encoder['layers']} layers, width {encoder['width']}, a vocabulary of {training['model']['vocabulary']:,} words. BLM decoded with {chosen}, chosen on validation\n"
+            f"  texts (BLEU by mask ratio: {tried}).\n"
+        )
+    return "".join(said)
+
+
+def infilling_training() -> str:
+    rows = []
+    for corpus, title in (("yahoo", "Yahoo"), ("yelp", "Yelp")):
+        for name in ("lm", *IN_THE_PAPER, "blm-minilm", "blm-english"):
+            row = infilling_row(corpus, name)
+            if row:
+                t = row["training"]
+                cells = (
+                    f"{t['parameters'] / 1e6:.1f} M",
+                    f"{t['steps']:,}",
+                    f"{t['best_step']:,}",
+                    f"{t['epochs']:,}",
+                    f"{t['seconds']:.0f}",
+                )
+                rows.append([f"{title}, {row['label']}", *cells, f"{t['valid_bound']:.3f}"])
+    return table(["system", "parameters", "steps", "best at", "epochs", "seconds", "loss on held-out texts"], rows)
+
+
+def infilling_speed() -> str:
+    r = result("infilling/yahoo-speed")
+    rows = [
+        [say, *(f"{r['orders'][order][ratio]['words_per_second']:,.0f}" for ratio in r["orders"][order])]
+        for order, say in (("confident", "one word at a time"), ("parallel", "all blanks at once"))
+    ]
+    ratios = r["orders"]["confident"]
+    return table(
+        [f"words/s, {r['texts']:,} texts together, one {r['hardware']}", *(f"{float(ratio):.0%}" for ratio in ratios)],
+        rows,
+    )
+
+
+def fills_side_by_side() -> str:
+    """The canvas, each system's fill and the original, one text after another; what a blank holds in italics."""
+    said = []
+    for text in result("infilling/fills"):
+        pieces = text["pieces"]
+
+        def shown(spans: list[str], mark: str = "*", pieces: list[str] = pieces) -> str:
+            marked = [f"{mark}{span}{mark}" if span else "(nothing)" for span in spans]
+            return "".join(a + b for a, b in zip(pieces, [*marked, ""], strict=True)).replace("_UNK", "\\_UNK")
+
+        rows = [
+            [
+                "blanked",
+                "".join(a + b for a, b in zip(pieces, ["\\_\\_\\_"] * (len(pieces) - 1) + [""], strict=True)).replace(
+                    "_UNK", "\\_UNK"
+                ),
+            ]
+        ]
+        for label, fill in text["fills"].items():
+            good = fill.get("text") is None
+            rows.append(
+                [
+                    label,
+                    shown(fill["spans"])
+                    if good
+                    else "no fill of this canvas: " + fill["text"].replace("_UNK", "\\_UNK"),
+                ]
+            )
+        rows.append(["**original**", shown(text["original"], "**")])
+        said.append(
+            f"### {text['corpus']}, {text['ratio']:.0%} hidden\n\n"
+            + table(["", ""], [[cell.replace("|", "\\|") for cell in row] for row in rows])
+        )
+    return "\n".join(said)
+
+
 PASSAGES = {
     function.__name__: function
     for function in (
@@ -265,6 +450,17 @@ PASSAGES = {
         streaming_cpu,
         thousand_gpus,
         fuzzing,
+        infilling_yahoo,
+        infilling_yahoo_short,
+        infilling_yahoo_more,
+        infilling_yelp,
+        infilling_yahoo_perplexity,
+        infilling_yelp_perplexity,
+        infilling_failures,
+        infilling_setting,
+        infilling_training,
+        infilling_speed,
+        fills_side_by_side,
     )
 }
 

@@ -13,6 +13,7 @@ held out, a tenth of the paper's documents.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from torch import nn
 from blanklm import checkpoint, pretrained
 from blanklm.baselines import LanguageModel, load_system
 from blanklm.batching import TokenisedTexts
-from blanklm.canvas import Fill
+from blanklm.canvas import Blank, Fill, Template
 from blanklm.checkpoint import replacing
 from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import BlankLMError
@@ -54,6 +55,12 @@ RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEED = 0  # of the masks
 JUDGE = "lm"  # the part that finds out how fluent the others' fills are
 VALIDATION_TEXTS = 100  # on which a system's decoding is chosen, where it has several
+FIGURE_5 = (  # the document of the paper's Figure 5 under its two masks, what is hidden in brackets
+    "when time flies , [where] does it go ? [to] the center of the [universe] to be recycled [and] made into new "
+    "time .",
+    "when time [flies] , where [does it go] ? [to] the [center] of [the] universe to [be] recycled [and] made into "
+    "[new time] .",
+)
 
 
 # --- The corpora ------------------------------------------------------------------------------------------------------
@@ -328,6 +335,14 @@ class Part:
             for m, p in zip(masked, packed, strict=True)
         ]
 
+    def figure_5(self) -> list[dict[str, Any]]:
+        """The fills of the paper's example, for the page on which systems stand side by side."""
+        path, masked = self.folder / "figure-5.json", list(map(_bracketed, FIGURE_5))
+        if not path.exists():
+            choice, _ = self.choose()
+            _write_json(path, list(_packed(masked, fills_of(self.load(), masked, **choice))))
+        return json.loads(path.read_text(encoding="utf-8"))
+
     # --- Scoring ----------------------------------------------------------------------------------------------------
 
     def score(self, judge: LanguageModel | None = None) -> dict[str, Any]:
@@ -353,6 +368,7 @@ class Part:
             "test": {"texts": len(masked), "of": len(self.corpus.test()), "mask_seed": SEED},
             "decoding": choice,
             "validation_bleu": tried,
+            "figure_5": self.figure_5() if self.corpus.name == "yahoo" and self.name != JUDGE else [],
             "ratios": ratios,
             "training": json.loads((self.run.parent / "training.json").read_text(encoding="utf-8")),
         }
@@ -370,6 +386,12 @@ def _unfilled_row(judge: LanguageModel | None, masked: Sequence[Masked]) -> dict
         "no_infill_perplexity": perplexity(judge, bare),
         "original_perplexity": perplexity(judge, originals),
     }
+
+
+def _bracketed(text: str) -> Masked:
+    """A text in which brackets stand around what is hidden."""
+    parts = re.split(r"\[(.*?)\]", text)
+    return Masked(Template(tuple(parts[::2]), (Blank(),) * (len(parts) // 2)), tuple(parts[1::2]))
 
 
 def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
