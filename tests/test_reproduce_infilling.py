@@ -37,6 +37,8 @@ def parts(tmp_path, monkeypatch):
         few = replace(corpus.training, steps=4, tokens_per_batch=512, warmup=1, evaluate_every=2, log_every=1)
         tiny = replace(corpus, size=TINY, training=few, max_length=32, min_count=1)
         monkeypatch.setitem(infilling.CORPORA, name, tiny)
+    for name, system in infilling.SYSTEMS.items():
+        monkeypatch.setitem(infilling.SYSTEMS, name, replace(system, training={}))
     yield lambda corpus, names: infilling.parts_of(corpus, names, out=tmp_path / "out", texts=4, backbone=backbone)
     infilling._yahoo.cache_clear()
 
