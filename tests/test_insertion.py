@@ -95,13 +95,16 @@ def test_the_estimates_are_of_the_exact_value(model):
     assert bound[0] == pytest.approx(math.log(math.factorial(3)) + orders[0], abs=0.15)
 
 
-def test_the_loss_is_the_bound(model):
+def test_the_loss_is_the_bound_with_the_stop_at_every_slot(model):
     text = [5, 6, 5]
     batch = batch_of([text] * 3000)
     batch = replace(batch, fractions=(torch.arange(3000) + 0.5) / 3000)
     losses = model.loss(model.prepare(batch)).detach()
-    mean = np.mean([log_p_of_order(model, text, order) for order in permutations(range(3))])
-    assert float(losses.mean()) == pytest.approx(-math.log(6) - mean, abs=0.1)
+    stop = joint(model, text)[:, STOP]
+    everywhere = math.log(4) + float(stop.mean())
+    assert everywhere < float(stop.logsumexp(0))
+    words = np.mean([log_p_of_order(model, text, order) for order in permutations(range(3))]) - float(stop.logsumexp(0))
+    assert float(losses.mean()) == pytest.approx(-math.log(6) - words - everywhere, abs=0.1)
 
 
 def test_sequences_laid_into_rows_have_the_same_loss(model):

@@ -95,13 +95,15 @@ class InsertionTransformer(Predictor):
 
     # --- Training and likelihood: given actions -----------------------------------------------------------------------
 
-    def log_probs(self, insertions: Insertions, texts: int, width: int) -> Tensor:
-        """log p [texts, width] of the action that writes each position asked for, with the stop after the last."""
-        return self.read_out(
-            self.encoder(self.embedding(insertions.canvas), insertions.packing), insertions, texts, width
-        )
+    def log_probs(self, insertions: Insertions, texts: int, width: int, everywhere: bool = False) -> Tensor:
+        """log p [texts, width] of the action that writes each position asked for, with the stop after the last.
 
-    def read_out(self, z: Tensor, insertions: Insertions, texts: int, width: int) -> Tensor:
+        ``everywhere``: instead of log p(stop) its lower bound that is tight where every slot stops alike.
+        """
+        z = self.encoder(self.embedding(insertions.canvas), insertions.packing)  # [T, d]
+        return self.read_out(z, insertions, texts, width, everywhere)
+
+    def read_out(self, z: Tensor, insertions: Insertions, texts: int, width: int, everywhere: bool = False) -> Tensor:
         """The same from the encoded canvases z [T, d]."""
         packing = insertions.packing
         canvas = packing.sequence[insertions.slots]  # [S]
@@ -114,10 +116,14 @@ class InsertionTransformer(Predictor):
         stops = word == STOP  # [P]
         place = insertions.text * width + insertions.position  # [P]
         written = pairs.new_zeros(texts * width).index_add(0, place, torch.where(stops, 0.0, pairs))
-        # The stop of a text is one action that all its slots agree on: their probabilities add up.
-        p_stop = pairs.new_zeros(texts * width).index_add(0, place, torch.where(stops, pairs.exp(), 0.0))
-        ends = torch.zeros(texts * width, dtype=torch.bool, device=z.device).index_fill(0, place[stops], True)
-        log_p_stop = torch.where(ends, p_stop.clamp_min(1e-30), 1.0).log()
+        none = pairs.new_zeros(texts * width)
+        slots = none.index_add(0, place, stops.to(pairs.dtype))  # how many slots a text that ends has
+        if everywhere:  # log sum_s p_s >= log S + mean_s log p_s
+            total = none.index_add(0, place, torch.where(stops, pairs, 0.0))
+            log_p_stop = total / slots.clamp_min(1) + slots.clamp_min(1).log()
+        else:
+            p_stop = none.index_add(0, place, torch.where(stops, pairs.exp(), 0.0))
+            log_p_stop = torch.where(slots > 0, p_stop.clamp_min(1e-30), 1.0).log()
         return (written + log_p_stop).view(texts, width)
 
     def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
@@ -142,8 +148,11 @@ class InsertionTransformer(Predictor):
         return DrawnInsertions(insertions, batch.tokens.shape[1], batch.lengths, hidden, log_orders)
 
     def loss(self, drawn: DrawnInsertions) -> Tensor:
-        """Eq. 8 of each text [B], over insertions."""
-        total = self.log_probs(drawn.insertions, len(drawn.lengths), drawn.width).sum(1)  # [B]
+        """Eq. 8 of each text [B], over insertions; the stop is learnt at every slot, as Stern et al. have it.
+
+        Were only p(stop) learnt, the stop could gather in one slot, and filling is allowed to look at a few.
+        """
+        total = self.log_probs(drawn.insertions, len(drawn.lengths), drawn.width, everywhere=True).sum(1)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
 
     forward = loss
