@@ -13,6 +13,7 @@ from blanklm.baselines import Infiller
 from blanklm.conceal import Packing
 from blanklm.data import mask_words
 from blanklm.errors import BlankLMError
+from blanklm.models import insertion
 from blanklm.models.insertion import STOP, InsertionTransformer
 from blanklm.models.predictor import Unfilled
 from blanklm.special import BLANK, EOS, PAD
@@ -172,3 +173,13 @@ def test_made_valid_it_never_fails_and_free_it_does():
 def test_two_blanks_side_by_side_are_refused(model):
     with pytest.raises(BlankLMError, match="side by side"):
         model.write([Unfilled([4, 1, 1], [False, False])], allow_all(model))
+
+
+def test_a_span_that_goes_on_and_on_is_closed(monkeypatch):
+    monkeypatch.setattr(insertion, "LONGEST_SPAN", 3)
+    model = make(InsertionTransformer, VOCABULARY, max_length=100)
+    with torch.no_grad():
+        model.embedding.weight[STOP] = 0
+        model.word_bias[STOP] = -50  # it never stops by itself
+    (written,) = model.write([Unfilled([4, 1, 5, 1], [False, False])], allow_all(model))
+    assert [len(span) for span in written.spans] == [3, 3]

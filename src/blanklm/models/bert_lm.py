@@ -17,11 +17,9 @@ from blanklm.conceal import Packing, conceal
 from blanklm.hiding import draw_hidden
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.encoder import EncoderConfig, Memory, initialise, one_more
-from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, LATER, Predictor, Unfilled, Written
+from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, LATER, LONGEST_SPAN, Predictor, Unfilled, Written
 from blanklm.special import BLANK, EOS
 from blanklm.tokenizer import Tokenizer
-
-LONGEST_SPAN = 64  # tokens in a blank: the most probable words may repeat for ever
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from blanklm.models.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
     LATER,
+    LONGEST_SPAN,
     Predictor,
     PredictorConfig,
     Unfilled,
@@ -231,9 +232,10 @@ class _Drafts:
         self.owner = F.pad(self.owner, (0, self.items.shape[1] + 1 - self.owner.shape[1]), value=-1)
         self.origin = torch.full_like(self.items, -1)  # [B, W] the blank a word was written for
         blanks = torch.tensor([len(canvas.spaces) for canvas in canvases], device=device)  # [B]
-        self.unfilled = torch.arange(int(blanks.max()), device=device) < blanks[:, None]  # [B, O]
+        self.blank = torch.arange(int(blanks.max()), device=device) < blanks[:, None]  # [B, O] those there are
+        self.words = torch.zeros_like(self.blank, dtype=torch.long)  # [B, O] in each so far
         spaces = pad([[int(space) for space in canvas.spaces] for canvas in canvases])[0]
-        self.spaces = F.pad(spaces, (0, self.unfilled.shape[1] - spaces.shape[1])).bool().to(device)  # [B, O]
+        self.spaces = F.pad(spaces, (0, self.blank.shape[1] - spaces.shape[1])).bool().to(device)  # [B, O]
         self.log_prob = torch.zeros(len(canvases), device=device)  # [B]
         self.active = torch.arange(len(canvases), device=device)  # [N] texts that have not stopped
 
@@ -247,12 +249,17 @@ class _Drafts:
         packing = Packing.of(lengths + 2, len(column))
         z = model.encoder(model.embedding(packing.lay(sequence)), packing)  # [T, d]
 
-        unfilled = self.unfilled[texts].any(1)  # [N]
         owner = self.owner[texts][:, : len(column) - 1]  # [N, W + 1]
         may = column[:-1] <= lengths[:, None]  # [N, W + 1] the slots there are
+        words = self.words[texts]  # [N, O]
+        unfilled = (self.blank[texts] & (words == 0)).any(1)  # [N]
         if not self.free:
-            open_blank = self.unfilled[texts].gather(1, owner.clamp_min(0)) | ~unfilled[:, None]
-            may = may & (owner >= 0) & open_blank
+            words = words.gather(1, owner.clamp_min(0))  # [N, W + 1]
+            wanted = torch.where(unfilled[:, None], words == 0, words < LONGEST_SPAN)
+            may = may & (owner >= 0) & wanted
+            if not bool((going_on := may.any(1)).all()):  # every blank of a text is as long as it may become
+                self.active = texts[going_on]
+                return
         number, place = may.nonzero(as_tuple=True)  # [S] each: the text among the active, the slot
         vectors = model.slot_vectors(z, packing.starts[number].long() + place)  # [S, d]
         log_p_slot = log_softmax_of_each(model.slot_logits(vectors), number, len(texts))  # [S]
@@ -299,7 +306,7 @@ class _Drafts:
         self.items[texts, slot], self.origin[texts, slot] = word, owner
         self.lengths[texts] += 1
         mine = owner >= 0
-        self.unfilled[texts[mine], owner[mine]] = False
+        self.words[texts[mine], owner[mine]] += 1
 
     def written(self) -> list[Written]:
         found = []

@@ -94,6 +94,8 @@ class Written:
     whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
 
 
+LONGEST_SPAN = 64  # tokens in a blank of unknown length: the most probable words may repeat for ever
+
 # What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
 # space, as the first token of one that carries the space before it, and as a later token.
 FIRST, FIRST_WITH_SPACE, LATER = range(3)
