@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,6 @@ from blanklm.special import BLANK, EOS, PAD, UNK
 TARGETS = ("full", "fill")
 COPIES = 10  # masks of a text
 BEAM = 5
-ROWS_AT_ONCE = 64  # answers whose words are scored together: each word has a row of the vocabulary
 
 
 @dataclass(frozen=True)
@@ -125,25 +125,65 @@ class Seq2Seq(nn.Module):
         """What beam search finds most probable, fitting or not. ``bans`` are those of a word model: a row for all."""
         source = pad([canvas.ids for canvas in canvases])[0].to(self.device)  # [B, S]
         full = self.config.target == "full"
-        banned = set(bans[0].isneginf().nonzero().squeeze(1).tolist()) - {EOS} - ({UNK} if full else {BLANK})
+        allowed = bans[0].clone()  # [V]
+        allowed[[EOS, UNK if full else BLANK]] = 0.0
         longest = min(2 * source.shape[1] + 8, self.config.max_length + source.shape[1])
-        found = self.network.generate(
-            input_ids=source,
-            attention_mask=(source != PAD).long(),
-            num_beams=beam,
-            max_new_tokens=longest,
-            suppress_tokens=sorted(banned),
-            do_sample=False,
-        )[:, 1:]  # [B, T] without the symbol that starts it
-        ended = (found == EOS).long().cumsum(1) > 0  # [B, T] from the first <eos> on
-        target = found.masked_fill(ended & ~((found == EOS) & (ended.long().cumsum(1) == 1)), PAD)
-        pairs = zip(*(part.split(ROWS_AT_ONCE) for part in (source, _moved_right(target), target)), strict=True)
-        log_probs = torch.cat([self.log_probs(Pairs(*rows)).sum(1) for rows in pairs]).tolist()
-        answers = [[i for i in row if i not in (PAD, EOS)] for row in target.tolist()]
         return [
             Written([], log_prob, answer) if full else Written(_split(answer), log_prob)
-            for answer, log_prob in zip(answers, log_probs, strict=True)
+            for answer, log_prob in self._search(source, allowed, beam, longest)
         ]
+
+    def _search(self, source: Tensor, allowed: Tensor, beam: int, longest: int) -> list[tuple[list[int], float]]:
+        """The answer to each source [B, S] with the highest log p / length found, and its log p.
+
+        A text is done when ``beam`` answers have ended; ``allowed`` [V] is -inf for what is not written. The library's
+        own search goes through the texts one by one in some of its versions.
+        """
+        states = self.network.get_encoder()(input_ids=source, attention_mask=(source != PAD).long()).last_hidden_state
+        rows = torch.arange(len(source), device=source.device).repeat_interleave(beam)  # [B * N]
+        states, mask = states[rows], (source != PAD).long()[rows]  # [B * N, S, d], [B * N, S]
+        texts = torch.arange(len(source), device=source.device)  # [R] those not done
+        score = states.new_full((len(source), beam), -torch.inf, dtype=torch.float)  # [R, N] log p of each beginning
+        score[:, 0] = 0.0
+        begun = torch.full((len(source), beam, 1), EOS, device=source.device)  # [R, N, step + 1]
+        answers: list[tuple[list[int], float]] = [([], -torch.inf)] * len(source)
+        best = score.new_full((len(source),), -torch.inf)  # [B] log p / length of the answers
+        ended = torch.zeros(len(source), dtype=torch.long, device=source.device)  # [R]
+        past = None
+        for step in range(1, longest + 1):
+            out = self.network(
+                encoder_outputs=(states,),
+                attention_mask=mask,
+                decoder_input_ids=begun[:, :, -1].reshape(-1, 1),
+                past_key_values=past,
+                use_cache=True,
+            )
+            past = out.past_key_values
+            log_p = out.logits[:, -1].float().log_softmax(1) + allowed  # [R * N, V]
+            total = (score.flatten()[:, None] + log_p).view(len(texts), -1)  # [R, N * V]
+            top, place = total.topk(2 * beam)  # [R, 2 N] each: N go on even if N of them end
+            parent, word = place // log_p.shape[1], place % log_p.shape[1]  # [R, 2 N] each
+            ends = (word == EOS) & (torch.arange(2 * beam, device=word.device) < beam) & top.isfinite()  # [R, 2 N]
+            if step == longest:
+                ends = top.isfinite()  # whatever stands there
+            value, which = torch.where(ends, top / step, -torch.inf).max(1)  # [R] each
+            for r in (value > best[texts]).nonzero().squeeze(1).tolist():
+                text, k = int(texts[r]), int(which[r])
+                said = [*begun[r, parent[r, k], 1:].tolist(), int(word[r, k])]
+                answers[text] = [i for i in said if i != EOS], float(top[r, k])
+            best[texts] = torch.maximum(best[texts], value)
+            ended += ends.sum(1)
+            score, kept = top.masked_fill(word == EOS, -torch.inf).topk(beam)  # [R, N] each
+            parent, word = parent.gather(1, kept), word.gather(1, kept)  # [R, N] each
+            begun = torch.cat((begun.gather(1, parent[:, :, None].expand(-1, -1, step)), word[:, :, None]), 2)
+            going_on = (ended < beam).nonzero().squeeze(1)  # [R'] of R
+            if not len(going_on):
+                break
+            rows = (going_on[:, None] * beam + parent[going_on]).flatten()  # [R' * N] the rows that go on
+            texts, score, begun, ended = texts[going_on], score[going_on], begun[going_on], ended[going_on]
+            states, mask = states[rows], mask[rows]
+            past = _rows_of(past, rows)
+        return answers
 
 
 def spans_with_marks(tokens: Tensor, hidden: Tensor, left: Tensor) -> Tensor:
@@ -160,6 +200,14 @@ def spans_with_marks(tokens: Tensor, hidden: Tensor, left: Tensor) -> Tensor:
 
 def _moved_right(target: Tensor) -> Tensor:
     return F.pad(target, (1, 0), value=EOS)[:, :-1]
+
+
+def _rows_of(past: Any, rows: Tensor) -> Any:
+    """What the decoder remembers of these rows; older versions of the library have tuples of tensors for it."""
+    if hasattr(past, "reorder_cache"):
+        past.reorder_cache(rows)
+        return past
+    return tuple(tuple(part.index_select(0, rows) for part in layer) for layer in past)
 
 
 def _split(answer: list[int]) -> list[list[int]]:
