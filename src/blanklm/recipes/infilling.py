@@ -45,11 +45,12 @@ from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from blanklm.recipes.report import report
+from blanklm.recipes.side_by_side import TEXTS, WORDS, page
 from blanklm.special import SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import Run, TrainingConfig
+from blanklm.training import WORKERS, Run, TrainingConfig
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEED = 0  # of the masks
@@ -102,8 +103,8 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=2400, tokens_per_batch=16_384, learning_rate=7e-4, warmup=200, weight_decay=0.1, ema=0.995,
-            evaluate_every=150, save_every=10**6, log_every=50,
+            steps=4000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
+            evaluate_every=100, save_every=1000, log_every=50, patience=8,
         ),
         max_length=256,
         min_count=2,
@@ -116,8 +117,8 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=5000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
-            evaluate_every=250, save_every=10**6, log_every=50,
+            steps=5000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            evaluate_every=250, save_every=1000, log_every=50, patience=8,
         ),
         max_length=64,
         min_count=2,
@@ -213,8 +214,8 @@ SYSTEMS = {
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
     "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
-    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM | {"steps": 8000}),
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM | {"steps": 8000}),
+    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
@@ -237,7 +238,8 @@ class Part:
     texts: int = 0  # of the test set that are filled, evenly spread over it; 0: all
     seconds: float = 0.0  # of training, where the clock is to end it
     backbone: str | None = None
-    workers: int = 12
+    workers: int = WORKERS
+    compiles: bool = True  # on a GPU: pays where a system has it to itself for some minutes
 
     @property
     def system(self) -> System:
@@ -278,7 +280,7 @@ class Part:
         model = self.system.make(self.corpus, tokenizer, self.backbone)
         tokenised = (TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out))
         about = {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.trained_on}
-        run = Run(model, tokenizer, *tokenised, config, self.run, about, workers=self.workers, compiles=False)
+        run = Run(model, tokenizer, *tokenised, config, self.run, about, self.workers, self.compiles)
         resumes = (self.run / "run.json").exists()
         run.restore() if resumes else run.begin()
         progress = run.progress
@@ -445,7 +447,27 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
             judge = _judge(part)
             part.score(judge)
         rows.append(json.loads(part.row.read_text(encoding="utf-8")))
+    for corpus in {part.corpus.name: part for part in parts}.values():
+        write_page(corpus)
     return rows
+
+
+def write_page(part: Part) -> None:
+    """A page with the fills of every system so far, unnamed, for fifty test texts that are quickly read."""
+    parts = [replace(part, name=name) for name in SYSTEMS if name != JUDGE]
+    ratios = {ratio: [p for p in parts if (p.folder / f"fills-{ratio:g}.json").exists()] for ratio in RATIOS}
+    candidates = [
+        (ratio, i) for ratio in RATIOS for i, m in enumerate(part.masks("test", ratio)) if len(m.text.split()) in WORDS
+    ]
+    chosen = Random(SEED).sample(candidates, min(TEXTS, len(candidates)))
+    rows = []
+    for ratio in RATIOS:
+        masked = part.masks("test", ratio)
+        fills = {p.system.label: p.fills(ratio) for p in ratios[ratio]}
+        for i in (i for share, i in chosen if share == ratio and fills):
+            spans = {label: list(found[i].spans) for label, found in fills.items()}
+            rows.append({"canvas": str(masked[i].template), "original": list(masked[i].spans), "fills": spans})
+    (part.out / part.corpus.name / "side-by-side.html").write_text(page(rows), encoding="utf-8")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
