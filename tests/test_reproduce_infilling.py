@@ -7,6 +7,7 @@ import pytest
 
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
+from blanklm.recipes import infilling_at_once as at_once
 from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -106,3 +107,27 @@ def test_a_training_run_that_was_cut_off_goes_on(parts, tmp_path, monkeypatch):
     assert [line.split(": ")[0] for line in said] == ["yelp lm step 3", "yelp lm step 4"]
     part.train(said.append)
     assert len(said) == 2  # done
+
+
+def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
+    """The same rows, from processes of their own; a system that fails does not stop the others."""
+    parts("yahoo", ["lm"])
+    spans = {"yahoo": {name: (0.0, 0.5) for name in ("lm", "blm", "seq2seq-fill", "bert-lm")}}
+    monkeypatch.setattr(at_once, "SPANS", spans)
+    monkeypatch.setattr(at_once, "SHARES", {0.5: 2})
+    failed = at_once.main(
+        [str(tmp_path / "out"), "--seconds", "90", "--texts", "4", "--backbone", str(tmp_path / "no")]
+    )
+    assert failed == ["system-yahoo-bert-lm"]
+    assert "cannot load the backbone" in (tmp_path / "out" / "logs" / "system-yahoo-bert-lm.log").read_text()
+    made = {path.stem for path in (tmp_path / "out" / "results").glob("*.json")}
+    blm = {"yahoo-blm", "yahoo-blm-greedy", "yahoo-blm-model", "yahoo-blm-parallel"}
+    assert made == {"yahoo-lm", "yahoo-seq2seq-fill", *blm}
+    again = infilling.main(parts("yahoo", ["blm", "blm-greedy"]), say=lambda line: None)  # nothing is left to do
+    assert set(again[0]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
+    assert "yahoo BLM" in capsys.readouterr().out
+    # Shares are put together in the order of the texts: one system fills the same alone.
+    (whole,) = parts("yahoo", ["blm"])
+    joined = [fill.spans for fill in whole.fills(0.5)]
+    (whole.folder / "fills-0.5.json").unlink()
+    assert [fill.spans for fill in whole.fills(0.5)] == joined

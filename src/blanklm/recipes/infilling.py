@@ -300,24 +300,21 @@ class Part:
     def load(self):
         return load_system(self.run)
 
-    def try_choice(self, choice: dict[str, Any], ratios: Sequence[float] = RATIOS) -> dict[str, float]:
+    def try_choice(self, choice: dict[str, Any], ratio: float) -> float:
         """BLEU on the validation canvases of one way to fill."""
-        path = self.folder / f"validation-{_named(choice)}.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        for ratio in ratios:
-            if f"{ratio:g}" not in found:
-                masked = self.masks("valid", ratio)
-                fills = fills_of(self.load(), masked, **choice)
-                found[f"{ratio:g}"] = corpus_bleu([fill.text for fill in fills], [m.text for m in masked])
-                _write_json(path, found)
-        return found
+        path = self.folder / f"validation-{_named(choice)}-{ratio:g}.json"
+        if not path.exists():
+            masked = self.masks("valid", ratio)
+            fills = fills_of(self.load(), masked, **choice)
+            _write_json(path, corpus_bleu([fill.text for fill in fills], [m.text for m in masked]))
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def choose(self) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
         """The way to fill with the highest mean BLEU on validation canvases, and what each of them gave."""
         choices = self.system.choices
         if len(choices) == 1:
             return choices[0], {}
-        tried = {_named(choice): self.try_choice(choice) for choice in choices}
+        tried = {_named(c): {f"{ratio:g}": self.try_choice(c, ratio) for ratio in RATIOS} for c in choices}
         best = max(choices, key=lambda choice: sum(tried[_named(choice)].values()))
         return best, tried
 
@@ -325,17 +322,34 @@ class Part:
         """The fills of the test canvases of one mask ratio, from their file where they have been made before."""
         path, masked = self.folder / f"fills-{ratio:g}.json", self.masks("test", ratio)
         if not path.exists():
-            choice, _ = self.choose()
-            system = self.load()
-            started = time.perf_counter()
-            found = fills_of(system, masked, progress=progress, **choice)
-            seconds = time.perf_counter() - started
-            _write_json(path, {"seconds": seconds, "fills": list(_packed(masked, found))})
+            _write_json(path, self._filled(masked, progress))
         packed = json.loads(path.read_text(encoding="utf-8"))["fills"]
         return [
             Fill(p.get("text") or m.template.render(p["spans"]), tuple(p["spans"]), p["log_prob"])
             for m, p in zip(masked, packed, strict=True)
         ]
+
+    def fill_share(self, ratio: float, number: int, of: int) -> None:
+        """Every ``of``-th of the fills from ``number`` on, into a file of its own: a process for each."""
+        filled = self._filled(self.masks("test", ratio)[number::of])
+        _write_json(self.folder / "shares" / f"{ratio:g}-{number}.json", filled)
+
+    def join_shares(self, ratio: float, of: int) -> None:
+        """The file of fills from those of its shares."""
+        paths = [self.folder / "shares" / f"{ratio:g}-{number}.json" for number in range(of)]
+        shares = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        fills = [{}] * sum(len(share["fills"]) for share in shares)
+        for number, share in enumerate(shares):
+            fills[number::of] = share["fills"]
+        joined = {"seconds": sum(share["seconds"] for share in shares), "fills": fills}
+        _write_json(self.folder / f"fills-{ratio:g}.json", joined)
+
+    def _filled(self, masked: Sequence[Masked], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+        choice, _ = self.choose()
+        system = self.load()
+        started = time.perf_counter()
+        found = fills_of(system, masked, progress=progress, **choice)
+        return {"seconds": time.perf_counter() - started, "fills": list(_packed(masked, found))}
 
     def figure_5(self) -> list[dict[str, Any]]:
         """The fills of the paper's example, for the page on which systems stand side by side."""
