@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
 from blanklm.recipes import infilling_at_once as at_once
@@ -131,3 +132,11 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
     joined = [fill.spans for fill in whole.fills(0.5)]
     (whole.folder / "fills-0.5.json").unlink()
     assert [fill.spans for fill in whole.fills(0.5)] == joined
+
+
+def test_masks_of_another_number_of_texts_are_not_taken_for_these(parts):
+    (part,) = parts("yahoo", ["lm"])
+    assert len(part.masks("test", 0.5)) == 4
+    for texts in (0, 5):
+        with pytest.raises(BlankLMError, match="begun with 4 test texts: give --texts 4"):
+            replace(part, texts=texts).masks("test", 0.5)

@@ -266,7 +266,10 @@ class Part:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
                 write_masks(temporary, masked)
-        return read_masks(path)
+        masked = read_masks(path)
+        if split == "test" and len(masked) not in (self.texts, len(_spread(self.corpus.test(), self.texts))):
+            raise BlankLMError(f"{self.out} was begun with {len(masked):,} test texts: give --texts {len(masked)}")
+        return masked
 
     # --- Training ---------------------------------------------------------------------------------------------------
 

@@ -180,7 +180,9 @@ def main(arguments: list[str]) -> list[str]:
     settings = {"texts": chosen.texts, "backbone": chosen.backbone}
     together = Together(chosen.out, Clock(chosen.seconds), settings)
     failed = together.run(lambda line: print(line, flush=True))
-    rows = [part for corpus in SPANS for part in infilling.parts_of(corpus, out=chosen.out) if part.row.exists()]
+    rows = [
+        part for corpus in SPANS for part in infilling.parts_of(corpus, out=chosen.out, **settings) if part.row.exists()
+    ]
     print(infilling.table(infilling.main(rows)))
     for name in failed:
         print(f"not done: {name}: see {chosen.out / 'logs' / name}.log")
