@@ -98,3 +98,8 @@ def test_a_job_that_fails_or_dawdles_does_not_keep_the_others(tmp_path, capfd):
     assert "Error" in (tmp_path / "logs" / "score-nowhere.txt").read_text()
     sentiment.run_all(tmp_path, [("train", "yelp", "guided-0", str(time.time() + 60))], time.time() + 2)
     assert "out of time" in capfd.readouterr().out
+
+
+def test_the_command_makes_the_whole_table_only(blanklm, tmp_path):
+    code, _, said = blanklm("reproduce", "sentiment", "--out", tmp_path, "--corpus", "yelp")
+    assert code == 1 and "as a whole" in said

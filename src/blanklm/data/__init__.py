@@ -4,7 +4,7 @@
 ``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only: importing it is cheap.
 """
 
-from blanklm.data.masking import Masked, mask_corpus, mask_words, no_infill
+from blanklm.data.masking import Masked, mask_corpus, mask_words, no_infill, read_masks, write_masks
 from blanklm.data.readers import read_lines, read_texts
 from blanklm.data.registry import (
     Corpus,
@@ -30,6 +30,8 @@ __all__ = [
     "no_infill",
     "read_corpus",
     "read_lines",
+    "read_masks",
     "read_texts",
     "verify",
+    "write_masks",
 ]

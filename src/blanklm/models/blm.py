@@ -16,6 +16,7 @@ from blanklm.conceal import (
     Packing,
     bound,
     conceal,
+    log_softmax_of_each,
     next_of_words,
     pack,
     random_ranks,
@@ -90,14 +91,11 @@ class BLM(nn.Module):
 
     def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
         """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
-        logits = self.choose(z).squeeze(-1).float()  # [K]
-        highest = logits.new_full((canvases,), -torch.inf).scatter_reduce(0, canvas, logits.detach(), "amax")  # [B]
-        total = logits.new_zeros(canvases).index_add(0, canvas, (logits - highest[canvas]).exp())  # [B]
-        return logits - (highest + total.log())[canvas]
+        return log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, canvases)
 
     def word_logits(self, z: Tensor) -> Tensor:
         """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
-        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
         """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""

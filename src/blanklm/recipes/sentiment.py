@@ -1,6 +1,6 @@
 """Table 4 of the paper, sentiment transfer on Yelp and Amazon, and the bundled model ``sentiment``.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.sentiment OUT [SECONDS]
+    BLANKLM_DATA=<corpora> blanklm reproduce sentiment --out OUT [--seconds SECONDS]
 
 Trains, all at once on one device and in SECONDS (240 by default): the classifier that masks and ranks, the judge, a
 BLM for each sentiment, one for both, a smaller one to bundle, and masked language models before and after training
@@ -53,6 +53,7 @@ CORPORA = ("yelp", "amazon")
 MIN_COUNT = {"yelp": 5, "amazon": 3}  # rarer words are unknown
 LEAST_SALIENCE = {"yelp": 15.0, "amazon": 5.5}  # of Li et al. 2018
 MAX_LENGTH = 128
+SECONDS = 240.0  # for all of it
 TABLE = EncoderConfig.of_size("small")
 SMALL = EncoderConfig(layers=4, heads=3, width=192, feedforward=768, dropout=0.1)  # with its classifier under 6 MB
 BY_THE_CLOCK = TrainingConfig(steps=10**6, save_every=10**6)  # each part ends when its time is over
@@ -456,7 +457,7 @@ def bundle(out: Path, corpus: str = "yelp") -> None:
 # --- All of it ------------------------------------------------------------------------------------------------
 
 
-def main(out: Path, seconds: float = 240.0) -> None:
+def main(out: Path, seconds: float = SECONDS) -> None:
     """Every part in a process of its own; one that fails is logged and missed by those that need it alone."""
     began = time.time()
     run_all(out, [("tokenise", corpus) for corpus in CORPORA], began + seconds)
@@ -476,6 +477,8 @@ def main(out: Path, seconds: float = 240.0) -> None:
     ]
     run_all(out, writing, began + 0.97 * seconds)
     run_all(out, [*(("score", corpus) for corpus in CORPORA), ("temperatures", "yelp")], began + 1.5 * seconds)
+    for corpus in CORPORA:
+        print((out / "logs" / f"score-{corpus}.txt").read_text(encoding="utf-8"))
 
 
 def run_all(out: Path, jobs: Sequence[tuple[str, ...]], until: float) -> None:
@@ -523,7 +526,4 @@ def table(result: dict[str, Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
-        job(Path(sys.argv[1]), *sys.argv[2:])
-    else:
-        main(Path(sys.argv[1]), *map(float, sys.argv[2:3]))
+    job(Path(sys.argv[1]), *sys.argv[2:])
