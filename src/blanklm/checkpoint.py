@@ -37,6 +37,9 @@ MODELS = {  # kind -> where its class and config live
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
     "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
+    "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
+    "mixed-lblm": ("blanklm.models.mixed", "MixedLBLM", "MixedConfig"),
+    "pythia": ("blanklm.models.pythia", "Pythia", "PythiaConfig"),
 }
 
 

@@ -24,19 +24,26 @@ class Concealed:
     hidden: Tensor  # [B, L] true for hidden positions (false on padding)
     left: Tensor  # [B, L] for a hidden position, how many hidden ones adjoin on its left; 0 elsewhere
     right: Tensor  # [B, L] the same on its right
+    emits: Tensor  # [B, L] true for positions that put a symbol on the canvas
 
 
-def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor) -> Concealed:
-    """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank."""
+def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor, spread: Tensor | None = None) -> Concealed:
+    """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank.
+
+    Hidden positions of ``spread`` [B, L] put a blank symbol each on the canvas, one a place; a run of them ends where
+    hidden positions follow that are not spread.
+    """
     batch, width = tokens.shape
     position = torch.arange(width, device=tokens.device).expand(batch, width)  # [B, L]
     inside = position < lengths[:, None]  # [B, L]
     hidden = inside & ~shown
-    starts = hidden & ~_neighbour(hidden, +1)  # [B, L] first position of each hidden run
-    ends = hidden & ~_neighbour(hidden, -1)  # [B, L] last position of each hidden run
+    spread = torch.zeros_like(hidden) if spread is None else spread & hidden
+    alike = [_neighbour(hidden, side) & (_neighbour(spread, side) == spread) for side in (+1, -1)]  # of the same run
+    starts = hidden & ~alike[0]  # [B, L] first position of each hidden run
+    ends = hidden & ~alike[1]  # [B, L] last position of each hidden run
 
-    # A shown position emits itself; the first position of a hidden run emits the blank.
-    emits = (inside & shown) | starts  # [B, L]
+    # A shown position emits itself; the first position of a hidden run emits the blank, or each of them does.
+    emits = (inside & shown) | starts | spread  # [B, L]
     place = emits.cumsum(1) - 1  # [B, L]
     symbols = torch.where(hidden, BLANK, tokens)  # [B, L]
     canvas = tokens.new_full((batch, width + 1), PAD)
@@ -51,6 +58,7 @@ def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor) -> Concealed:
         hidden=hidden,
         left=torch.where(hidden, position - run_start, 0),
         right=torch.where(hidden, run_end - position, 0),
+        emits=emits,
     )
 
 
@@ -194,6 +202,11 @@ def _signed(constant: int) -> int:
 
 def _shift_right(value: Tensor, bits: int) -> Tensor:
     return (value >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def uniform(seeds: Tensor, width: int) -> Tensor:
+    """[B, width] numbers in [0, 1), hashed from each text's seed as ``random_keys`` are."""
+    return _shift_right(random_keys(seeds, width), 11).to(torch.float64) / 2**53
 
 
 def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
