@@ -245,17 +245,33 @@ class Restorer:
             self._tell_lengths(draft)
         return [[self._text(ids) for ids in spans] for spans in self._fill(drafts)]
 
-    def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[Candidate]]:
-        """The ``n`` best candidates for the one gap of each document, whose length is told."""
+    def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
+        """The ``n`` best candidates for each gap of each document, whose lengths are told.
+
+        The other gaps of a document hold their best guess; a gap too long to be searched has its best guess alone.
+        """
         drafts = [Draft.of(self._checked(parts), self.tokenizer) for parts in documents]
-        if any(len(draft.gaps) != 1 or draft.gaps[0].length is None for draft in drafts):
-            raise BlankLMError("ranking takes documents with one gap of known length")
-        windows = [self._window(draft.with_spans([[BLANK] * draft.gaps[0].length]), 0) for draft in drafts]
-        found = search_beams(self.model, [ids for ids, _ in windows], n, within=WITHIN)
-        return [
-            [Candidate(self._text(f.ids[at : at + draft.gaps[0].length]), f.log_prob) for f in fills]
-            for draft, (_, at), fills in zip(drafts, windows, found, strict=True)
-        ]
+        if any(gap.length is None for draft in drafts for gap in draft.gaps):
+            raise BlankLMError("ranking takes gaps of known length: restore takes others")
+        guessed = self._fill([draft for draft in drafts if len(draft.gaps) > 1])
+        guesses = iter(guessed)
+        ranked: list[list[list[Candidate]]] = []
+        searched = []  # (document, gap, where it stands, the window)
+        for i, draft in enumerate(drafts):
+            spans = next(guesses) if len(draft.gaps) > 1 else draft.spans
+            ranked.append([[] for _ in draft.gaps])
+            for number, gap in enumerate(draft.gaps):
+                window, at = self._window(
+                    draft.with_spans([*spans[:number], [BLANK] * gap.length, *spans[number + 1 :]]), number
+                )
+                searched.append((i, number, at, gap.length, window))
+        short = [job for job in searched if job[3] <= LONGEST_SEARCHED]
+        long = [job for job in searched if job[3] > LONGEST_SEARCHED]
+        found = search_beams(self.model, [job[4] for job in short], n, within=WITHIN)
+        found += [[filled] for filled in fill_greedily(self.model, [job[4] for job in long])]
+        for (i, number, at, k, _), fills in zip(short + long, found, strict=True):
+            ranked[i][number] = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
+        return ranked
 
     # --- Steps --------------------------------------------------------------------------------------------------
 

@@ -463,7 +463,8 @@ def compile_parts(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, EncoderLayer):
             module.compile(dynamic=True)
-    model.read_out = torch.compile(model.read_out, dynamic=True)
+    if hasattr(model, "read_out"):
+        model.read_out = torch.compile(model.read_out, dynamic=True)
 
 
 @dataclass(frozen=True)

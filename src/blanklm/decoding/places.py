@@ -40,6 +40,12 @@ class PlacePolicy(Protocol):
         ...
 
 
+def _score(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+    """In half precision on a GPU."""
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
+        return policy.score_places(tokens, lengths, hidden)
+
+
 @dataclass(frozen=True)
 class Filled:
     """A text with its open places written, and log p: of the whole, and of each place when it was written."""
@@ -64,7 +70,7 @@ def fill_greedily(
         log_probs = torch.zeros(tokens.shape, device=policy.device)  # [B, L]
         opened = tokens == BLANK
         while (hidden := tokens == BLANK).any():
-            scores = policy.score_places(tokens, lengths, hidden)
+            scores = _score(policy, tokens, lengths, hidden)
             best, word = scores.log_p_word.max(1)  # [P] each
             of_gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
             chosen = first_best(best, of_gap)  # [one a gap]
@@ -153,7 +159,7 @@ def _expand(
     policy: PlacePolicy, drafts: Drafts, lengths: Tensor, texts: int, beam: int, order: str, within: float
 ) -> Drafts:
     """The best drafts with one more place written."""
-    scores = policy.score_places(drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
+    scores = _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
     if order == "model":
         place = torch.arange(len(scores.text), device=scores.text.device)
         log_p = scores.log_p_place[:, None] + scores.log_p_word  # [P, V]
@@ -218,7 +224,7 @@ def sample(
         lengths = torch.full((len(members),), len(text), device=policy.device)
         log_prob = torch.zeros(len(members), device=policy.device)  # [n]
         while (hidden := tokens == BLANK).any():
-            scores = policy.score_places(tokens, lengths, hidden)
+            scores = _score(policy, tokens, lengths, hidden)
             noise = -torch.empty_like(scores.log_p_place).exponential_(generator=generator).log()
             place = first_best(scores.log_p_place + noise, scores.text)  # [n] Gumbel: a draw from p(place)
             log_p = scores.log_p_word[place]  # [n, V]

@@ -95,8 +95,9 @@ class LBLM(nn.Module):
         left = torch.arange(longest, device=hides.device)  # [longest]
         right = hides[:, None] - 1 - left  # [M, longest]
         from_left, from_right = queries.chunk(2, dim=1)  # [M, F] each
-        towards_right = (from_right @ self.numbers.T).gather(1, right.clamp_min(0))  # [M, longest]
-        logits = from_left @ self.numbers[:longest].T + towards_right  # [M, longest]
+        with torch.autocast(queries.device.type, enabled=False):  # numbers near each other must stay apart
+            near = self.numbers[:longest].T  # [F, longest]
+            logits = from_left @ near + (from_right @ near).gather(1, right.clamp_min(0))  # [M, longest]
         return logits.masked_fill(right < 0, -torch.inf)
 
     # --- Training and likelihood: given actions -----------------------------------------------------------------

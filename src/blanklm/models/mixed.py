@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.batching import Batch
-from blanklm.conceal import Packing, conceal, pack, random_ranks, show_first, uniform
+from blanklm.conceal import Packing, conceal, hashed_words, pack, random_ranks, show_first, uniform
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.lblm import (
@@ -32,7 +32,7 @@ from blanklm.models.lblm import (
     number_features,
     writable_characters,
 )
-from blanklm.special import BLANK, PAD, SPECIAL_TOKENS
+from blanklm.special import PAD, SPECIAL_TOKENS
 from blanklm.tokenizer import Tokenizer
 
 PLACE, RANGE, UNKNOWN = range(3)  # what a blank symbol says: one place of a known length, a range, nothing
@@ -87,8 +87,6 @@ class MixedLBLM(nn.Module):
         self.register_buffer("writable", default_writable(config.vocabulary))  # [V]: "-" and "#" restore nothing
         # Which symbols end a word: spaces and marks. A word with a lost letter or an open place is not whole.
         self.register_buffer("ends_word", torch.zeros(config.vocabulary, dtype=torch.bool))
-        powers = [(pow(_HASH, i, 1 << 64) ^ (1 << 63)) - (1 << 63) for i in range(64)]  # of 64 bits, signed
-        self.register_buffer("powers", torch.tensor(powers), persistent=False)
         self.apply(initialise)
 
     def know(self, tokenizer: Tokenizer) -> None:
@@ -132,20 +130,9 @@ class MixedLBLM(nn.Module):
         )
 
     def whole_words(self, canvas: Tensor) -> Tensor:
-        """[B, C] for each symbol of ``canvas`` [B, C] the hash of its word, 1 ... words - 1; 0 where it has none."""
-        breaks = self.ends_word[canvas] | (canvas == PAD)  # [B, C]
-        number = breaks.cumsum(1)  # [B, C] of the word, a break belonging to the word after it
-        place = torch.arange(canvas.shape[1], device=canvas.device).expand_as(canvas)
-        begins = torch.where(breaks, place, -1).cummax(1).values  # [B, C] where the break before the word stands
-        power = self.powers[(place - begins).clamp_max(len(self.powers) - 1)]  # [B, C]
-        letters = torch.where(breaks, 0, (canvas + 1) * power)  # wraps around, as hashes may
-        zeros = F.pad(torch.zeros_like(canvas), (0, 1))
-        total = zeros.scatter_add(1, number, letters).gather(1, number)  # [B, C]
-        broken = (canvas == BLANK) | ~(self.writable[canvas] | breaks)  # [B, C]
-        lost = zeros.scatter_add(1, number, broken.long()).gather(1, number)
-        mixed = (total ^ ((total >> 29) & ((1 << 35) - 1))) * _HASH
-        bucket = 1 + (mixed ^ ((mixed >> 32) & ((1 << 32) - 1))).remainder(self.config.words - 1)
-        return torch.where(breaks | (lost > 0), 0, bucket)
+        """[B, C] for each symbol of ``canvas`` [B, C] the hash of its word; 0 where it has no whole word."""
+        ends = self.ends_word[canvas] | (canvas == PAD)  # [B, C]
+        return hashed_words(canvas, ends, ~self.writable[canvas], self.config.words)
 
     def encode(self, layout: Layout) -> Tensor:
         """z [K, d] of the blank symbols."""
@@ -166,7 +153,9 @@ class MixedLBLM(nn.Module):
 
     def log_p_lengths(self, z: Tensor, least: Tensor, most: Tensor) -> Tensor:
         """log p(k | c) [G, N] of k = 1 ... N for gaps z [G, d]; a range (``most`` [G] above 0) masks it."""
-        logits = F.linear(self.length_query(z).float(), self.numbers[1:]) + self.length_bias  # [G, N]
+        with torch.autocast(z.device.type, enabled=False):  # numbers near each other must stay apart
+            query = F.linear(z.float(), self.length_query.weight, self.length_query.bias)  # [G, F]
+            logits = F.linear(query, self.numbers[1:]) + self.length_bias  # [G, N]
         k = torch.arange(1, logits.shape[1] + 1, device=z.device)  # [N]
         outside = (most[:, None] > 0) & ((k < least[:, None]) | (k > most[:, None]))
         return logits.masked_fill(outside, -torch.inf).log_softmax(1)
@@ -246,8 +235,8 @@ class MixedLBLM(nn.Module):
 
 
 LARGEST_WEIGHT = 4.0
-_HASH, _ORDER = 0x5851F42D4C957F2D, 0x2545F491  # an odd multiplier; and what sets the orders' draws apart
-_SHAPE, _LENGTHS, _SPACES, _TELL = 0x1000003, 0x2000003, 0x3000017, 0x400000F
+# Added to a text's seed, so that its several draws have nothing to do with each other.
+_ORDER, _SHAPE, _LENGTHS, _SPACES, _TELL = (number << 40 for number in range(1, 6))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""Train for so many seconds instead of so many steps, on texts that change on the way.
+
+The learning rate falls with the clock, and so the last step has the least rate whatever else the machine is doing. A run
+by the clock cannot be repeated bit for bit: its result.json says how many steps it came to.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from blanklm.batching import Draw, TokenisedTexts, training_epoch
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import Planned, Progress, Run, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Train on the texts ``first`` to ``last`` of all (as Python counts) until this share of the time is over."""
+
+    first: int
+    last: int
+    until: float
+
+
+def train_by_clock(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    texts: TokenisedTexts,
+    stages: Sequence[Stage],
+    validation: TokenisedTexts,
+    config: TrainingConfig,
+    seconds: float,
+    folder: Path,
+    about: dict[str, Any] | None = None,
+) -> Progress:
+    """Train for ``seconds``; the best model by validation loss is in ``folder``."""
+    run = ClockedRun(model, tokenizer, texts, validation, config, folder, about)
+    run.stages, run.seconds, run.began = stages, seconds, time.monotonic()
+    run.schedule.lr_lambdas = [run.rate] * len(run.schedule.lr_lambdas)
+    run.begin()
+    run.go(lambda loss, speed: print(f"step {run.progress.step}: loss {loss:.4f}, {speed:,.0f} tokens/s", flush=True))
+    run.finish()
+    return run.progress
+
+
+class ClockedRun(Run):
+    stages: Sequence[Stage]
+    seconds: float
+    began: float
+
+    @property
+    def spent(self) -> float:
+        """Of the time, as a share."""
+        return (time.monotonic() - self.began) / self.seconds
+
+    def rate(self, step: int) -> float:
+        """Of the peak: a linear rise by steps, then a cosine by the clock."""
+        rise = min(1.0, (step + 1) / (self.config.warmup + 1))
+        return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, self.spent)))
+
+    def _plan(self) -> Iterator[Planned]:
+        epoch = 0
+        while self.spent < 1:
+            stage = next(stage for stage in self.stages if self.spent < stage.until)
+            members = self.texts.some(stage.first, stage.last)
+            draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
+            for batch, draw in enumerate(draws, 1):
+                if self.spent >= stage.until:
+                    break
+                tokens = int(members.lengths[draw.indices].sum())
+                # The seeds of an epoch are those of its texts by number: set apart by where the stage begins.
+                shifted = Draw(draw.indices + stage.first, draw.fractions, draw.seeds)
+                yield Planned(shifted, tokens, epoch, batch)
+            epoch += 1
+
+    def finish(self) -> None:
+        """A last evaluation, so that the last weights are kept where they are the best."""
+        self._evaluate()
+
+
+def pieces_of(texts: Sequence[str], longest: int) -> list[str]:
+    """Texts cut at spaces, where there are any, into pieces of at most ``longest`` characters."""
+    pieces = []
+    for text in texts:
+        while len(text) > longest:
+            at = text.rfind(" ", longest // 2, longest) + 1 or longest
+            pieces.append(text[:at].rstrip(" "))
+            text = text[at:]
+        if text.strip(" -#."):
+            pieces.append(text)
+    return pieces
+
+
+def encode_characters(texts: Sequence[str], tokenizer: Tokenizer) -> TokenisedTexts:
+    """What ``tokenizer.encode_many`` of a character tokenizer gives, by a table of code points: for 100 M characters."""
+    table = np.full(0x110000, tokenizer.encode("\ufffe")[0], dtype=np.int32)  # no character: what is not known
+    for character, i in tokenizer.backend.get_vocab().items():
+        if len(character) == 1:
+            table[ord(character)] = i
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.uint32)
+    return TokenisedTexts.flat_of(table[codes], [len(text) for text in texts])
