@@ -452,12 +452,21 @@ def normalise(text: str) -> str:
     return normalise_with_positions(text)[0]
 
 
+def fold(text: str) -> str:
+    """Each character in the form the models write it in, none added and none left out: to compare solutions."""
+    return "".join(_folded(character) for character in text)
+
+
+def _folded(character: str) -> str:
+    base = unicodedata.normalize("NFD", character)[0].lower()[:1]
+    return _LOST.get(base, _SAME.get(base, base))
+
+
 def normalise_with_positions(text: str) -> tuple[str, list[int]]:
     """The normalised text, and for each of its characters the index in ``text`` that it came from."""
     characters, positions = [], []
     for index, character in enumerate(text):
-        base = unicodedata.normalize("NFD", character)[0].lower()[:1]
-        base = _LOST.get(base, _SAME.get(base, base))
+        base = _folded(character)
         if base.isspace() or base.isdigit():
             base = " "
         elif base.isalpha() or base in "-#.":

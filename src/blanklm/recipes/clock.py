@@ -1,7 +1,7 @@
 """Train for so many seconds instead of so many steps, on texts that change on the way.
 
-The learning rate falls with the clock, and so the last step has the least rate whatever else the machine is doing. A run
-by the clock cannot be repeated bit for bit: its result.json says how many steps it came to.
+The learning rate falls with the clock, so the last step has the least rate whatever else the machine is doing. A run by
+the clock cannot be repeated bit for bit: its result.json says how many steps it came to.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class ClockedRun(Run):
                 if self.spent >= stage.until:
                     break
                 tokens = int(members.lengths[draw.indices].sum())
-                # The seeds of an epoch are those of its texts by number: set apart by where the stage begins.
                 shifted = Draw(draw.indices + stage.first, draw.fractions, draw.seeds)
                 yield Planned(shifted, tokens, epoch, batch)
             epoch += 1
@@ -100,7 +99,7 @@ def pieces_of(texts: Sequence[str], longest: int) -> list[str]:
 
 
 def encode_characters(texts: Sequence[str], tokenizer: Tokenizer) -> TokenisedTexts:
-    """What ``tokenizer.encode_many`` of a character tokenizer gives, by a table of code points: for 100 M characters."""
+    """What ``encode_many`` of a character tokenizer gives, by a table of code points: quick for 100 M characters."""
     table = np.full(0x110000, tokenizer.encode("\ufffe")[0], dtype=np.int32)  # no character: what is not known
     for character, i in tokenizer.backend.get_vocab().items():
         if len(character) == 1:
