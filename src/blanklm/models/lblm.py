@@ -42,7 +42,19 @@ class LBLMConfig:
             raise BlankLMError(f"a text has at least 1 token, and a blank 1 to {ROOMS[-1][1]:,}")
 
 
-class LBLM(nn.Module):
+class EveryOrder(nn.Module):
+    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
+
+    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
+
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
+        return hidden.long()
+
+
+class LBLM(EveryOrder):
     def __init__(self, config: LBLMConfig) -> None:
         super().__init__()
         self.config = config
@@ -106,6 +118,7 @@ class LBLM(nn.Module):
         """log p(b, w, l | c) [A] of packed actions on blanks that hide ``hides`` [K] tokens each."""
         return self.read_out(self.encode(actions, hides), actions, hides)
 
+    @torch.compiler.disable  # its shapes depend on the lengths of the blanks
     def read_out(self, z: Tensor, actions: PackedActions, hides: Tensor) -> Tensor:
         """The same from the encoded blanks z [K, d]."""
         canvas = actions.packing.sequence[actions.blanks]  # [K]
@@ -131,14 +144,6 @@ class LBLM(nn.Module):
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
         log_probs[actions.text, actions.position] = self.log_probs(actions, lengths_of_blanks(concealed))
         return log_probs
-
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
-        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
-
-    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
-        return hidden.long()
 
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1: draw t and the shown positions of each text; marks that are never written are always shown."""

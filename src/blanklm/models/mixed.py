@@ -27,6 +27,7 @@ from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.lblm import (
     FEATURES,
     NEVER_RESTORED,
+    EveryOrder,
     PlaceScores,
     default_writable,
     number_features,
@@ -68,7 +69,7 @@ class Layout:
     position: Tensor  # [K] of the text; of a gap of untold length, its first
 
 
-class MixedLBLM(nn.Module):
+class MixedLBLM(EveryOrder):
     def __init__(self, config: MixedConfig) -> None:
         super().__init__()
         self.config = config
@@ -260,6 +261,7 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     Most texts have gaps of 1 to 10 characters, or longer ones (log-uniform to 100), over 3 to 65 % of them; some are
     hidden whole, as in the paper. Gaps do not touch; what is not ``hideable`` [B, L] stays.
     """
+    hideable = hideable & (torch.arange(width, device=seeds.device) < lengths[:, None])
     shape = uniform(seeds + _SHAPE, 3)  # [B, 3]
     share = 0.03 + 0.62 * shape[:, :1]  # [B, 1]
     segments = width // 2 + 1
@@ -276,7 +278,7 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     edges.scatter_add_(1, ends.long().clamp_max(width), -torch.ones_like(ends, dtype=torch.long))
     lost = edges[:, :width].cumsum(1) > 0  # [B, L]
     lost |= shape[:, 1:2] > 0.97
-    lost &= hideable & (torch.arange(width, device=seeds.device) < lengths[:, None])
+    lost &= hideable
     # A text in which nothing was lost loses one character.
     some = random_ranks(seeds, lengths, width).masked_fill(~hideable, width).argsort(1)[:, :1]  # [B, 1]
     one = torch.zeros_like(lost).scatter(1, some, True) & hideable
