@@ -123,7 +123,7 @@ def not_writable(tokenizer: Tokenizer) -> Tensor:
 
 
 class SlotBySlot(Baseline):
-    """Pythia on documents of gaps: one slot after another from the left, the others lost until their turn comes."""
+    """Pythia on documents of gaps: one slot after another from the left, the others open until their turn comes."""
 
     does = "restore_slots"
     beam = 20
@@ -131,8 +131,6 @@ class SlotBySlot(Baseline):
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """The best guess for each gap of each document."""
         drafts = [Draft.of(parts, self.tokenizer) for parts in documents]
-        for draft in drafts:
-            draft.spans = [[self._lost] * len(span) for span in draft.spans]
         for number in range(max(len(draft.gaps) for draft in drafts)):
             turn = [draft for draft in drafts if number < len(draft.gaps)]
             for draft, found in zip(turn, self._restore([(draft, number) for draft in turn]), strict=True):
@@ -153,10 +151,6 @@ class SlotBySlot(Baseline):
             for draft in drafts
         ]
 
-    @property
-    def _lost(self) -> int:
-        return self.tokenizer.encode("-")[0]
-
     def _restore(self, jobs: Sequence[tuple[Draft, int]]) -> list[list[tuple[list[int], float]]]:
         """The best answers for gaps of documents, each read in as much text as the model takes."""
         windows = []
@@ -168,12 +162,12 @@ class SlotBySlot(Baseline):
             ids, starts = draft.with_spans(spans)
             longest = self.model.config.max_length
             first = max(0, min(starts[number] + k // 2 - longest // 2, len(ids) - longest))
-            windows.append((ids[first : first + longest], starts[number] - first))
+            windows.append((ids[first : first + longest], starts[number] - first, k))
         found: list[Any] = [None] * len(jobs)
         by_length = sorted(range(len(jobs)), key=lambda i: len(windows[i][0]))
         for start in range(0, len(jobs), 4 * TEXTS_AT_ONCE):
             members = by_length[start : start + 4 * TEXTS_AT_ONCE]
-            texts, starts = zip(*(windows[i] for i in members), strict=True)
-            for i, answers in zip(members, self.model.restore_slots(texts, starts, self.beam), strict=True):
+            answered = self.model.restore_slots(*zip(*(windows[i] for i in members), strict=True), self.beam)
+            for i, answers in zip(members, answered, strict=True):
                 found[i] = answers
         return found

@@ -159,7 +159,7 @@ class Run:
         optimizer = torch.optim.AdamW(
             _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
         )
-        if on_gpu and config.steps >= STEPS_WORTH_COMPILING:
+        if on_gpu and self.worth_compiling:
             compile_parts(model)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
         self.preparation = Preparation(model, texts, self.accelerator)
@@ -175,6 +175,10 @@ class Run:
         if config.ema:
             self.averaged = Average(self.accelerator.unwrap_model(self.model), config.ema)
             self.accelerator.register_for_checkpointing(self.averaged)
+
+    @property
+    def worth_compiling(self) -> bool:
+        return self.config.steps >= STEPS_WORTH_COMPILING
 
     # --- Beginning and going on --------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """Pythia (Assael, Sommerschield and Prag 2019): a character sequence-to-sequence model that restores one slot.
 
 Recurrent, with attention. The encoder reads the text with the slot's places marked, and in Pythia-Word for each
-character also the word it stands in; the decoder writes the slot from left to right. Trained on one random slot of 1 to
-10 characters a text; texts with several slots are restored one slot at a time (``blanklm.baselines.SlotBySlot``).
-Two aids that the original has not: the decoder is told how many characters are still to come, and begins from the
-encoder's vectors at the slot.
+character also the word it stands in; the decoder writes the slot from left to right. Texts with several slots are
+restored one slot at a time (``blanklm.baselines.SlotBySlot``).
+Aids that the original has not: the decoder is told how many characters are still to come, and begins from the encoder's
+vectors at the slot; so a text can teach several slots of 1 to 10 characters in one reading, one in fifty characters.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from blanklm.batching import Batch, pad
-from blanklm.conceal import hashed_words, random_ranks, uniform
+from blanklm.conceal import hashed_words, uniform
 from blanklm.data.masking import LONGEST_SLOT
 from blanklm.models.encoder import initialise
 from blanklm.models.lblm import default_writable, writable_characters
 from blanklm.special import BLANK, PAD
 from blanklm.tokenizer import Tokenizer
+
+SEGMENT = 50  # characters of a text of which one slot is learnt
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,18 @@ class PythiaConfig:
     words: int = 0  # Pythia-Word: vectors for whole words, by hash
     dropout: float = 0.1
     max_length: int = 1000
-    training_context: int = 400  # characters around the slot that are read in training
+    training_context: int = 400  # characters of a text that are read in training
 
 
 @dataclass(frozen=True)
 class Slots:
-    """Texts with one slot each, and what stands in it."""
+    """Texts with some slots each, and what stands in them."""
 
-    tokens: Tensor  # [B, T] BLANK at the slot
+    tokens: Tensor  # [B, T] BLANK at the slots
     lengths: Tensor  # [B]
-    start: Tensor  # [B] where the slot begins
-    room: Tensor  # [B] its length
-    answer: Tensor  # [B, 10] ids, PAD after its end
+    start: Tensor  # [B, S] where each slot begins
+    room: Tensor  # [B, S] its length; 0: there is none
+    answer: Tensor  # [B, S, 10] ids, PAD after its end
 
 
 class Pythia(nn.Module):
@@ -56,9 +59,9 @@ class Pythia(nn.Module):
         if config.words:
             self.word_embedding = nn.Embedding(config.words, config.embedding)
         read = config.embedding * (2 if config.words else 1)
-        inputs = [read] + [2 * config.width] * (config.layers - 1)
-        self.forwards = nn.ModuleList(nn.LSTM(size, config.width, batch_first=True) for size in inputs)
-        self.backwards = nn.ModuleList(nn.LSTM(size, config.width, batch_first=True) for size in inputs)
+        self.encoder = nn.LSTM(
+            read, config.width, config.layers, batch_first=True, bidirectional=True, dropout=config.dropout
+        )
         self.to_come = nn.Embedding(LONGEST_SLOT + 1, config.embedding)
         self.decoder = nn.LSTM(2 * config.embedding, config.width, config.layers, batch_first=True)
         self.first_state = nn.Linear(4 * config.width, 2 * config.layers * config.width)
@@ -90,20 +93,16 @@ class Pythia(nn.Module):
             ends = self.ends_word[tokens] | (tokens == PAD)
             word = hashed_words(tokens, ends, ~self.writable[tokens], self.config.words)  # [B, T]
             vectors = torch.cat((vectors, self.word_embedding(word)), dim=2)  # [B, T, 2 e]
-        place = torch.arange(tokens.shape[1], device=tokens.device)  # [T]
-        mirrored = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)[:, :, None]  # [B, T, 1]
-        for forward, backward in zip(self.forwards, self.backwards, strict=True):
-            vectors = self.dropout(vectors)
-            onwards, _ = forward(vectors)  # [B, T, d]
-            back, _ = backward(vectors.gather(1, mirrored.expand_as(vectors)))  # [B, T, d] from the end
-            vectors = torch.cat((onwards, back.gather(1, mirrored.expand_as(back))), dim=2)  # [B, T, 2 d]
-        return self.dropout(vectors)
+        packed = pack_padded_sequence(self.dropout(vectors), lengths.cpu(), batch_first=True, enforce_sorted=False)
+        read, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=tokens.shape[1])
+        return self.dropout(read)
 
     def begin(self, read: Tensor, start: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
-        """The decoder's first state, each [layers, B, d], from the vectors at the slot's two ends."""
-        row = torch.arange(len(read), device=read.device)
-        ends = torch.cat((read[row, start], read[row, start + room - 1]), dim=1)  # [B, 4 d]
-        state = self.first_state(ends).unflatten(1, (2, self.config.layers, self.config.width))  # [B, 2, layers, d]
+        """The decoder's first state, each [layers, B S, d], from the vectors at the two ends of each slot [B, S]."""
+        row = torch.arange(len(read), device=read.device)[:, None]
+        end = (start + room - 1).clamp_min(0)
+        ends = torch.cat((read[row, start], read[row, end]), dim=2).flatten(0, 1)  # [B S, 4 d]
+        state = self.first_state(ends).unflatten(1, (2, self.config.layers, self.config.width))  # [B S, 2, layers, d]
         hidden, cell = state.permute(1, 2, 0, 3)
         return hidden.tanh().contiguous(), cell.contiguous()
 
@@ -124,49 +123,56 @@ class Pythia(nn.Module):
     # --- Training -----------------------------------------------------------------------------------------------
 
     def prepare(self, batch: Batch) -> Slots:
-        """One slot of 1 to 10 characters in each text, by its seed, and the text around it."""
+        """A part of each text, and in every fifty characters of it one slot of 1 to 10, by the text's seed."""
         tokens, lengths, (texts, width) = batch.tokens, batch.lengths, batch.tokens.shape
-        room = (1 + LONGEST_SLOT * uniform(batch.seeds, 1)[:, 0]).long()  # [B]
-        lost = F.pad((~self.writable[tokens]).long().cumsum(1), (1, 0))  # [B, L + 1] lost characters before
-        ranks = random_ranks(batch.seeds + (1 << 40), torch.full_like(lengths, width), width)  # [B, L]
-        place = torch.arange(width).expand(texts, width)
+        segments = -(-min(width, self.config.training_context) // SEGMENT)
+        context = segments * SEGMENT
+        spare = (lengths - context).clamp_min(0)  # [B]
+        first = (uniform(batch.seeds, 1)[:, 0] * (spare + 1)).long()  # [B]
+        window = first[:, None] + torch.arange(context)  # [B, T]
+        inside = window < lengths[:, None]
+        seen = tokens.gather(1, window.clamp_max(width - 1)).masked_fill(~inside, PAD)  # [B, T]
 
-        def starts(room: Tensor) -> Tensor:  # [B, L] where a slot of that length may begin
-            end = place + room[:, None]
-            return (end <= lengths[:, None]) & (lost.gather(1, end.clamp_max(width)) == lost[:, :-1])
-
-        fits = starts(room)
-        room = torch.where(fits.any(1), room, 1)
-        start = ranks.masked_fill(~starts(room), width).argmin(1)  # [B]
+        # Each segment by itself. A slot leaves its last character alone, so that no two slots touch.
+        part = seen.view(-1, SEGMENT)  # [B S, 50]
+        room = (1 + LONGEST_SLOT * uniform(batch.seeds + (1 << 40), segments)).long().view(-1, 1)  # [B S, 1]
+        lost = F.pad((~self.writable[part]).long().cumsum(1), (1, 0))  # [B S, 51] lost characters before
+        end = torch.arange(SEGMENT) + room  # [B S, 50] of a slot that begins there
+        fits = (end < SEGMENT) & (lost.gather(1, end.clamp_max(SEGMENT)) == lost[:, :-1])
+        chance = uniform(batch.seeds + (2 << 40), context).view(-1, SEGMENT)  # [B S, 50]
+        start = chance.masked_fill(~fits, -1.0).argmax(1, keepdim=True)  # [B S, 1]
+        room = torch.where(fits.any(1, keepdim=True), room, 0)
         reach = torch.arange(LONGEST_SLOT)
-        at = start[:, None] + reach  # [B, 10]
-        answer = tokens.gather(1, at.clamp_max(width - 1)).masked_fill(reach >= room[:, None], PAD)
-        # The text around the slot alone is read: what a recurrent network reads costs time.
-        context = min(width, self.config.training_context)
-        first = (start + room // 2 - context // 2).clamp_min(0)
-        first = torch.minimum(first, (lengths - context).clamp_min(0))  # [B]
-        window = (first[:, None] + torch.arange(context)).clamp_max(width - 1)  # [B, context]
-        seen = tokens.gather(1, window)
-        left = (lengths - first).clamp_max(context)  # [B]
-        slot = (window >= start[:, None]) & (window < (start + room)[:, None])
-        seen = seen.masked_fill(slot, BLANK).masked_fill(torch.arange(context) >= left[:, None], PAD)
-        return Slots(seen, left, start - first, room, answer)
+        answer = part.gather(1, (start + reach).clamp_max(SEGMENT - 1)).masked_fill(reach >= room, PAD)  # [B S, 10]
+        place = torch.arange(SEGMENT)
+        hidden = ((place >= start) & (place < start + room)).view(texts, context)
+        shift = torch.arange(segments) * SEGMENT
+        return Slots(
+            tokens=seen.masked_fill(hidden, BLANK),
+            lengths=inside.sum(1),
+            start=start.view(texts, segments) + shift,
+            room=room.view(texts, segments),
+            answer=answer.view(texts, segments, LONGEST_SLOT),
+        )
 
     def loss(self, slots: Slots) -> Tensor:
-        """- log p of each text's slot [B]."""
+        """- log p of each text's slots [B]."""
         with torch.autocast(self.device.type, enabled=False):  # recurrent kernels in half precision lose gradients
             return self._loss(slots)
 
     def _loss(self, slots: Slots) -> Tensor:
+        texts, segments, _ = slots.answer.shape
         read = self.encode(slots.tokens, slots.lengths)  # [B, T, 2 d]
         state = self.begin(read, slots.start, slots.room)
-        before = F.pad(slots.answer[:, :-1], (1, 0), value=BLANK)  # [B, 10]
-        to_come = (slots.room[:, None] - torch.arange(LONGEST_SLOT, device=before.device)).clamp_min(0)  # [B, 10]
-        written, _ = self.write(before, to_come, state)  # [B, 10, d]
-        log_p = self.log_p_next(written, read, self.key(read), slots.lengths)  # [B, 10, V]
-        there = slots.answer != PAD
-        chosen = log_p.gather(2, slots.answer[:, :, None]).squeeze(2)  # [B, 10]
-        return -chosen.masked_fill(~there, 0.0).sum(1)
+        answer = slots.answer.flatten(0, 1)  # [B S, 10]
+        before = F.pad(answer[:, :-1], (1, 0), value=BLANK)  # [B S, 10]
+        to_come = (slots.room.view(-1, 1) - torch.arange(LONGEST_SLOT, device=before.device)).clamp_min(0)  # [B S, 10]
+        written, _ = self.write(before, to_come, state)  # [B S, 10, d]
+        written = written.reshape(texts, segments * LONGEST_SLOT, -1)
+        log_p = self.log_p_next(written, read, self.key(read), slots.lengths)  # [B, S 10, V]
+        answer = answer.view(texts, -1)  # [B, S 10]
+        chosen = log_p.gather(2, answer[:, :, None]).squeeze(2)
+        return -chosen.masked_fill(answer == PAD, 0.0).sum(1)
 
     forward = loss  # what a distributed wrapper calls
 
@@ -174,15 +180,19 @@ class Pythia(nn.Module):
 
     @torch.inference_mode()
     def restore_slots(
-        self, texts: Sequence[Sequence[int]], starts: Sequence[int], beam: int = 20
+        self, texts: Sequence[Sequence[int]], starts: Sequence[int], rooms: Sequence[int], beam: int = 20
     ) -> list[list[tuple[list[int], float]]]:
-        """For each text, in which one run of BLANK begins at its start: the ``beam`` best answers and their log p."""
+        """For one slot of each text, where it begins and its length given: the ``beam`` best answers and their log p.
+
+        BLANK stands at the slot, and at others that are not restored yet.
+        """
         device = self.device
         tokens, lengths = (part.to(device) for part in pad(texts))  # [B, T], [B]
-        start, room = torch.tensor(starts, device=device), (tokens == BLANK).sum(1)  # [B] each
+        start, room = torch.tensor(starts, device=device), torch.tensor(rooms, device=device)  # [B] each
         read = self.encode(tokens, lengths)  # [B, T, 2 d]
         keys = self.key(read)
-        state = tuple(part.repeat_interleave(beam, dim=1) for part in self.begin(read, start, room))  # [., B beam, d]
+        first = self.begin(read, start[:, None], room[:, None])
+        state = tuple(part.repeat_interleave(beam, dim=1) for part in first)  # each [layers, B beam, d]
         rows = torch.arange(len(texts), device=device)  # [B]
         answer = torch.full((len(texts), beam, 0), PAD, device=device)
         log_prob = torch.full((len(texts), beam), -torch.inf, device=device)

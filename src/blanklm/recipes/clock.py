@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch import nn
 from blanklm.batching import Draw, TokenisedTexts, training_epoch
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Planned, Progress, Run, TrainingConfig
+
+SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,7 @@ def train_by_clock(
     about: dict[str, Any] | None = None,
 ) -> Progress:
     """Train for ``seconds``; the best model by validation loss is in ``folder``."""
-    run = ClockedRun(model, tokenizer, texts, validation, config, folder, about)
-    run.stages, run.seconds, run.began = stages, seconds, time.monotonic()
-    run.schedule.lr_lambdas = [run.rate] * len(run.schedule.lr_lambdas)
+    run = ClockedRun(stages, seconds, model, tokenizer, texts, validation, config, folder, about)
     run.begin()
     run.go(lambda loss, speed: print(f"step {run.progress.step}: loss {loss:.4f}, {speed:,.0f} tokens/s", flush=True))
     run.finish()
@@ -52,9 +53,14 @@ def train_by_clock(
 
 
 class ClockedRun(Run):
-    stages: Sequence[Stage]
-    seconds: float
-    began: float
+    def __init__(self, stages: Sequence[Stage], seconds: float, *run: Any) -> None:
+        self.stages, self.seconds, self.began = stages, seconds, time.monotonic()
+        super().__init__(*run)
+        self.schedule.lr_lambdas = [self.rate] * len(self.schedule.lr_lambdas)
+
+    @property
+    def worth_compiling(self) -> bool:
+        return self.seconds >= SECONDS_WORTH_COMPILING
 
     @property
     def spent(self) -> float:
@@ -95,6 +101,19 @@ def pieces_of(texts: Sequence[str], longest: int) -> list[str]:
             text = text[at:]
         if text.strip(" -#."):
             pieces.append(text)
+    return pieces
+
+
+def snippets(texts: Sequence[str], shortest: int, longest: int, seed: int) -> list[str]:
+    """Texts cut anywhere, within words too, into pieces of random lengths: as excerpts begin and end."""
+    rng, pieces = Random(seed), []
+    for text in texts:
+        start = -rng.randrange(longest)
+        while start < len(text):
+            end = start + rng.randint(shortest, longest)
+            if text[max(0, start) : end].strip(" -#."):
+                pieces.append(text[max(0, start) : end])
+            start = end
     return pieces
 
 

@@ -2,9 +2,9 @@
 
     BLANKLM_DATA=<corpora> python -m blanklm.recipes.greek OUT [SECONDS]
 
-It reads 53 M characters of literature (Perseus) with the documentary texts among them three times; then, for the last
-part of the time, the documentary texts and a little literature. Writes OUT/run, OUT/model (int8, what is bundled),
-OUT/half (half precision) and OUT/result.json.
+It reads 53 M characters of literature (Perseus) with the documentary texts among them three times, once whole and twice
+in snippets; then, for the last part of the time, the documentary texts and a little literature. Writes OUT/run,
+OUT/model (int8, what is bundled), OUT/half (half precision) and OUT/result.json.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes.clock import Stage, pieces_of
+from blanklm.recipes.clock import Stage, pieces_of, snippets
 from blanklm.recipes.restorers import Corpus, Recipe
 from blanklm.training import TrainingConfig
 
@@ -36,17 +36,18 @@ RECIPE = Recipe(
         "data": "5,646 inscriptions and papyri (I.PHI, papyri.info, EpiDoc sources), Greek literature of Perseus",
     },
 )  # fmt: skip
-REPEATED = 3  # times the documentary texts stand among the literature
-RECALLED = 6000  # chunks of literature in the last stage
-FIRST_STAGE = 0.7  # of the time
+CUTS = (1, 2)  # seeds of the ways in which the documentary texts are cut anew
+RECALLED = 20_000  # chunks of literature in the last stage
+FIRST_STAGE = 0.85  # of the time
 
 
 def corpus() -> Corpus:
     literature = list(read_corpus("greek_literature", "perseus"))
-    documents = pieces_of(list(read_corpus("greek_documentary", "train")), MAX_LENGTH)
+    whole = list(read_corpus("greek_documentary", "train"))
+    documents = pieces_of(whole, MAX_LENGTH) + [piece for seed in CUTS for piece in snippets(whole, 60, 400, seed)]
     recalled = min(RECALLED, len(literature) // 2)
     first, last = pieces_of(literature[:-recalled], MAX_LENGTH), pieces_of(literature[-recalled:], MAX_LENGTH)
-    texts = first + documents * REPEATED + last
+    texts = first + documents + last
     stages = (Stage(0, len(texts), FIRST_STAGE), Stage(len(first), len(texts), 1.0))
     return Corpus(texts, stages, pieces_of(list(read_corpus("greek_documentary", "valid")), MAX_LENGTH))
 

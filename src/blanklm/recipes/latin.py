@@ -14,7 +14,7 @@ from pathlib import Path
 
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes.clock import Stage, pieces_of
+from blanklm.recipes.clock import Stage, pieces_of, snippets
 from blanklm.recipes.restorers import Corpus, Recipe
 from blanklm.training import TrainingConfig
 
@@ -44,7 +44,8 @@ def repaired(text: str) -> str:
 
 
 def corpus() -> Corpus:
-    texts = pieces_of([repaired(text) for text in read_corpus("edh_latin", "train")], MAX_LENGTH)
+    whole = [repaired(text) for text in read_corpus("edh_latin", "train")]
+    texts = pieces_of(whole, MAX_LENGTH) + snippets(whole, 60, 400, seed=1)
     validation = pieces_of([repaired(text) for text in read_corpus("edh_latin", "valid")], MAX_LENGTH)
     return Corpus(texts, (Stage(0, len(texts), 1.0),), validation)
 

@@ -25,6 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
+
 from blanklm import checkpoint
 from blanklm.baselines import SlotBySlot
 from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
@@ -35,11 +37,11 @@ from blanklm.restoring import Candidate, Gap, Restorer, fold
 from blanklm.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
 
 PARTS = {  # seconds of training
-    "greek": 300,
+    "greek": 290,
     "latin": 150,
-    "greek-lblm": 130,
-    "greek-pythia": 150,
-    "greek-pythia-word": 150,
+    "greek-lblm": 150,
+    "greek-pythia": 200,
+    "greek-pythia-word": 200,
     "try-characters": 70,
     "try-words": 70,
 }
@@ -164,6 +166,7 @@ def evaluate(part: str, system: System, path: Path, result: dict[str, Any]) -> N
 
 
 def run_part(part: str, work: Path, seconds: float) -> None:
+    torch.set_float32_matmul_precision("high")
     corpus = latin.corpus() if part == "latin" else greek.corpus()
     folder = work / part
     result = recipe_of(part).make(folder, corpus, seconds)

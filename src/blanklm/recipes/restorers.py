@@ -23,7 +23,7 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig
 
 PYTHIA_WORDS = 32_768
-PYTHIA_TOKENS = 262_144  # a batch: of each text one slot is learnt
+PYTHIA_TOKENS = 131_072
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Recipe:
     @property
     def schedule(self) -> TrainingConfig:
         if self.kind.startswith("pythia"):
-            return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=1e-3, weight_decay=0.0)
+            return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=2e-3, weight_decay=0.0)
         return self.training
 
     def make(self, out: Path, corpus: Corpus, seconds: float) -> dict[str, Any]:
