@@ -76,11 +76,9 @@ def fill_greedily(
             chosen = first_best(best, of_gap)  # [one a gap]
             at = scores.text[chosen], scores.position[chosen]
             tokens[at], log_probs[at] = word[chosen], best[chosen]
-        for row, i in enumerate(members):
-            places = opened[row].nonzero().squeeze(1).tolist()
-            each = log_probs[row].tolist()
-            ids = tokens[row, : len(texts[i])].tolist()
-            results[i] = Filled(ids, float(log_probs[row].sum()), {place: each[place] for place in places})
+        for i, ids, was_open, each in zip(members, *(p.tolist() for p in (tokens, opened, log_probs)), strict=True):
+            places = {place: each[place] for place, is_open in enumerate(was_open) if is_open}
+            results[i] = Filled(ids[: len(texts[i])], sum(places.values()), places)
     return results
 
 
@@ -143,15 +141,12 @@ def search_beams(
         tokens, lengths = (part.to(policy.device) for part in pad([texts[i] for i in members]))
         whose = torch.arange(len(members), device=policy.device)
         drafts = Drafts(tokens, torch.zeros(len(members), device=policy.device), whose)
-        opened = (tokens == BLANK).any(1)  # [B]
         while (active := (drafts.tokens == BLANK).any(1)).any():
             written = _expand(policy, drafts[active.nonzero().squeeze(1)], lengths, len(members), beam, order, within)
             drafts = _joined(drafts[(~active).nonzero().squeeze(1)], written)
-        for row in range(len(drafts.tokens)):
-            i = members[int(drafts.text[row])]
-            if opened[drafts.text[row]] or not results[i]:
-                ids = drafts.tokens[row, : len(texts[i])].tolist()
-                results[i].append(Filled(ids, float(drafts.log_prob[row]), {}))
+        for ids, log_prob, text in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
+            i = members[text]
+            results[i].append(Filled(ids[: len(texts[i])], log_prob, {}))
     return [sorted(found, key=lambda filled: -filled.log_prob) for found in results]
 
 

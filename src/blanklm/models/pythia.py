@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -125,11 +126,12 @@ class Pythia(nn.Module):
     def prepare(self, batch: Batch) -> Slots:
         """A part of each text, and in every fifty characters of it one slot of 1 to 10, by the text's seed."""
         tokens, lengths, (texts, width) = batch.tokens, batch.lengths, batch.tokens.shape
+        arange = partial(torch.arange, device=tokens.device)
         segments = -(-min(width, self.config.training_context) // SEGMENT)
         context = segments * SEGMENT
         spare = (lengths - context).clamp_min(0)  # [B]
         first = (uniform(batch.seeds, 1)[:, 0] * (spare + 1)).long()  # [B]
-        window = first[:, None] + torch.arange(context)  # [B, T]
+        window = first[:, None] + arange(context)  # [B, T]
         inside = window < lengths[:, None]
         seen = tokens.gather(1, window.clamp_max(width - 1)).masked_fill(~inside, PAD)  # [B, T]
 
@@ -137,16 +139,16 @@ class Pythia(nn.Module):
         part = seen.view(-1, SEGMENT)  # [B S, 50]
         room = (1 + LONGEST_SLOT * uniform(batch.seeds + (1 << 40), segments)).long().view(-1, 1)  # [B S, 1]
         lost = F.pad((~self.writable[part]).long().cumsum(1), (1, 0))  # [B S, 51] lost characters before
-        end = torch.arange(SEGMENT) + room  # [B S, 50] of a slot that begins there
+        end = arange(SEGMENT) + room  # [B S, 50] of a slot that begins there
         fits = (end < SEGMENT) & (lost.gather(1, end.clamp_max(SEGMENT)) == lost[:, :-1])
         chance = uniform(batch.seeds + (2 << 40), context).view(-1, SEGMENT)  # [B S, 50]
         start = chance.masked_fill(~fits, -1.0).argmax(1, keepdim=True)  # [B S, 1]
         room = torch.where(fits.any(1, keepdim=True), room, 0)
-        reach = torch.arange(LONGEST_SLOT)
+        reach = arange(LONGEST_SLOT)
         answer = part.gather(1, (start + reach).clamp_max(SEGMENT - 1)).masked_fill(reach >= room, PAD)  # [B S, 10]
-        place = torch.arange(SEGMENT)
+        place = arange(SEGMENT)
         hidden = ((place >= start) & (place < start + room)).view(texts, context)
-        shift = torch.arange(segments) * SEGMENT
+        shift = arange(segments) * SEGMENT
         return Slots(
             tokens=seen.masked_fill(hidden, BLANK),
             lengths=inside.sum(1),

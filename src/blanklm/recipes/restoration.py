@@ -216,7 +216,8 @@ def summary(work: Path) -> str:
     for part in PARTS:
         path = work / part / "result.json"
         if not path.exists():
-            lines.append(f"{part}: no result; {(work / f'{part}.log').read_text(encoding='utf-8')[-600:]}")
+            log = work / f"{part}.log"
+            lines.append(f"{part}: no result; {log.read_text(encoding='utf-8')[-600:] if log.exists() else ''}")
             continue
         result = json.loads(path.read_text(encoding="utf-8"))
         cers = {
