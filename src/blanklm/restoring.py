@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from blanklm.tokenizer import Tokenizer
 LONGEST_GAP = 1000
 LEAST_CONTEXT = 100  # characters around a gap that are read however long it is
 LONGEST_SEARCHED = 40  # characters of a gap whose alternatives are searched; a longer one gets its best guess alone
+BLOCK = 20  # characters of a gap of which one is written in each pass of a best guess
 WITHIN = 9.0  # nats below the best at which a draft is given up
 LEAST_LENGTH_SHARE = 0.02  # of the length posterior: shorter shrift is not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
@@ -221,7 +222,8 @@ class Restorer:
         if searched:
             found = search_beams(self.model, texts, top, within=WITHIN)
         else:
-            found = [[filled] for filled in fill_greedily(self.model, texts)]
+            groups = [in_blocks(len(ids), [(at, k)]) for ids, (k, at) in zip(texts, windows, strict=True)]
+            found = [[filled] for filled in fill_greedily(self.model, texts, groups)]
         candidates = [
             Candidate(self._text(filled.ids[at : at + k]), filled.log_prob + log_p_length[k])
             for (k, at), fills in zip(windows, found, strict=True)
@@ -268,7 +270,8 @@ class Restorer:
         short = [job for job in searched if job[3] <= LONGEST_SEARCHED]
         long = [job for job in searched if job[3] > LONGEST_SEARCHED]
         found = search_beams(self.model, [job[4] for job in short], n, within=WITHIN)
-        found += [[filled] for filled in fill_greedily(self.model, [job[4] for job in long])]
+        groups = [in_blocks(len(ids), [(at, k)]) for _, _, at, k, ids in long]
+        found += [[filled] for filled in fill_greedily(self.model, [job[4] for job in long], groups)]
         for (i, number, at, k, _), fills in zip(short + long, found, strict=True):
             ranked[i][number] = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
         return ranked
@@ -333,11 +336,8 @@ class Restorer:
                     continue
                 ids, starts = draft.with_spans(spans)
                 window, end = self._around(len(ids), starts[number], starts[number] + len(spans[number]))
-                group = [-1] * len(ids)
-                for n, (at, span) in enumerate(zip(starts, spans, strict=True)):
-                    group[at : at + len(span)] = [n] * len(span)
                 texts.append(ids[window:end])
-                groups.append([n + 1 for n in group[window:end]])
+                groups.append(in_blocks(len(ids), zip(starts, map(len, spans), strict=True))[window:end])
                 whose.append((i, window, starts))
             if not texts:
                 return open_drafts
@@ -397,6 +397,16 @@ class Draft:
 
     def symbols(self) -> tuple[list[int], list[int]]:
         return self.with_spans(self.spans)
+
+
+def in_blocks(total: int, gaps: Iterable[tuple[int, int]]) -> list[int]:
+    """For each of ``total`` positions the block it stands in: gaps (where from, how long) in parts of BLOCK; else 0."""
+    blocks, number = [0] * total, 0
+    for at, length in gaps:
+        for k in range(length):
+            number += k % BLOCK == 0
+            blocks[at + k] = number
+    return blocks
 
 
 def _places(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
