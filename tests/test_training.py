@@ -297,6 +297,15 @@ def test_short_of_memory_a_batch_is_cut_and_the_update_stays_the_same(tmp_path):
         assert a["tokens"] == b["tokens"] and a.get("loss", 0) == pytest.approx(b.get("loss", 0), abs=1e-5)
 
 
+def test_pieces_are_prepared_where_the_model_of_the_preparation_is_and_then_moved(tmp_path):
+    """On a GPU that model stays on the CPU, with its buffers; ``meta`` stands for the other device."""
+    tokenizer, texts = corpus()
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=1), tmp_path, None)
+    run.preparation.device = torch.device("meta")
+    pieces = run.preparation.in_pieces(next(run._plan()), 2)
+    assert len(pieces) == 2 and all(p.lengths.is_meta and p.actions.packing.starts.is_meta for p in pieces)
+
+
 def test_a_single_text_that_does_not_fit_is_named(tmp_path):
     with pytest.raises(TrainingError, match="out of memory at step 1: lower --tokens-per-batch or --max-length"):
         weights_after(tmp_path, memory=0)

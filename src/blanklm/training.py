@@ -302,6 +302,7 @@ class Run:
                 self._save_state()
             if config.patience and progress.evaluations_since_best >= config.patience:
                 break
+        self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
         self.accelerator.end_training()
 
     def _checked(self, running: torch.Tensor) -> float:
@@ -531,7 +532,8 @@ class Preparation(Dataset):
         """This process's part in as many pieces, or as many as it has texts, on the device."""
         part, texts, _ = self._part(planned)
         cut = [part.part(number, pieces) for number in range(min(pieces, len(part.indices)))]
-        return [self.model.prepare(piece.collate(texts, self.on_gpu).to(self.device)) for piece in cut]
+        prepared = [self.model.prepare(piece.collate(texts, self.on_gpu)) for piece in cut]
+        return [_moved(piece, self.device) for piece in prepared]
 
     def ahead(self, plan: Iterator[Planned]) -> Iterator[tuple[Planned, Any, float]]:
         """Every planned batch, in order."""
@@ -550,11 +552,12 @@ class Preparation(Dataset):
         return DataLoader(self, batch_size=None, sampler=plan, num_workers=workers, prefetch_factor=2)
 
 
-def _moved(value: Any, device: torch.device, used_on: torch.cuda.Stream) -> Any:
-    """The tensors of a dataclass on a device, kept there until the stream that uses them is done with them."""
+def _moved(value: Any, device: torch.device, used_on: torch.cuda.Stream | None = None) -> Any:
+    """The tensors of a dataclass on a device, kept there until the other stream that uses them is done with them."""
     if isinstance(value, torch.Tensor):
         value = value.to(device, non_blocking=True)
-        value.record_stream(used_on)
+        if used_on is not None:
+            value.record_stream(used_on)
     elif dataclasses.is_dataclass(value):
         parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return type(value)(**{name: _moved(part, device, used_on) for name, part in parts.items()})

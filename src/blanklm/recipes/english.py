@@ -62,7 +62,7 @@ def tokenizer_at(path: Path, parts: Sequence[str] = PARTS) -> Tokenizer:
     return Tokenizer.load(path)
 
 
-def tokenised(tokenizer_path: Path, parts: Sequence[str] = PARTS, max_length: int = MAX_LENGTH) -> TokenisedTexts:
+def tokenised(tokenizer_path: Path, parts: Sequence[str], max_length: int) -> TokenisedTexts:
     """The texts of these parts of the corpus, a process for each part."""
     with ProcessPoolExecutor(len(parts)) as pool:
         return TokenisedTexts.joined(list(pool.map(partial(_tokenise, tokenizer_path, max_length), parts)))
@@ -72,14 +72,26 @@ def _tokenise(tokenizer_path: Path, max_length: int, part: str) -> TokenisedText
     return TokenisedTexts(Tokenizer.load(tokenizer_path).encode_many(list(read_corpus("english", part))), max_length)
 
 
-def main(out: Path, training: TrainingConfig = TRAINING, parts: tuple[str, ...] = PARTS) -> dict:
+def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenizer, TokenisedTexts, TokenisedTexts]:
+    """The tokenizer in ``out``, made there if need be, and what it makes of the training and the held-out texts."""
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_at(out / "tokenizer.json", parts)
-    texts, held_out = tokenised(out / "tokenizer.json", parts), tokenised(out / "tokenizer.json", ("valid",))
+    texts, held_out = (tokenised(out / "tokenizer.json", those, max_length) for those in (parts, ("valid",)))
     print(f"{len(texts):,} texts, {texts.tokens:,} tokens", flush=True)
-    torch.manual_seed(training.seed)
-    model = BLM(BLMConfig(len(tokenizer), MODEL, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
+    return tokenizer, texts, held_out
+
+
+def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
+    """An untrained model; MODEL is the encoder of the bundled one."""
+    model = BLM(BLMConfig(len(tokenizer), encoder, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
     model.edges.copy_(torch.from_numpy(tokenizer.edges))
+    return model
+
+
+def main(out: Path, training: TrainingConfig = TRAINING, parts: tuple[str, ...] = PARTS) -> dict:
+    tokenizer, texts, held_out = corpus(out, parts, MAX_LENGTH)
+    torch.manual_seed(training.seed)
+    model = build(tokenizer, MODEL)
     started = time.perf_counter()
     progress = train(model, tokenizer, texts, held_out, training, out / "run", show_progress=False)
     seconds = time.perf_counter() - started
