@@ -86,6 +86,11 @@ class ClockedRun(Run):
                 yield Planned(shifted, tokens, epoch, batch)
             epoch += 1
 
+    def _evaluate(self) -> None:
+        """In half precision on a GPU: attention in single precision would hold a square of every text in memory."""
+        with self.accelerator.autocast():
+            super()._evaluate()
+
     def finish(self) -> None:
         """A last evaluation, so that the last weights are kept where they are the best."""
         self._evaluate()

@@ -25,8 +25,8 @@ RECIPE = Recipe(
     encoder=EncoderConfig(layers=8, heads=8, width=256, feedforward=1024, dropout=0.1),
     words=4096,
     training=TrainingConfig(
-        steps=10**6, tokens_per_batch=98_304, learning_rate=2e-3, warmup=300, weight_decay=0.02, ema=0.999,
-        evaluate_every=400, save_every=10**9, log_every=100,
+        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.02, ema=0.999,
+        evaluate_every=1000, save_every=10**9, log_every=200,
     ),
     about={
         "name": "greek",

@@ -1,10 +1,10 @@
 """Table 3 of the paper: restoration of damaged texts, on the corpora that could be had, beside the paper's numbers.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [SHARE]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [SHARE [PART ...]]
 
-Trains all models side by side on one GPU, each for its seconds of PARTS (times SHARE), evaluates each, and leaves in
-OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part that
-fails loses nothing of the others.
+Trains all PARTS, or those named, side by side on one GPU, each for its seconds (times SHARE), evaluates each, and
+leaves in OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part
+that fails loses nothing of the others.
 
     python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json
 
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -45,8 +45,8 @@ PARTS = {  # seconds of training
     "try-characters": 70,
     "try-words": 70,
 }
-LIMIT = 395  # seconds for all of it
-TEXTS, PAPYRI, EDITED = 1000, 400, 800  # of the test sets
+AROUND = 105  # seconds for reading the corpora and evaluating
+TEXTS, PAPYRI, EDITED = 1000, 400, 400  # of the test sets
 SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
 SEED = 1
 
@@ -175,19 +175,21 @@ def run_part(part: str, work: Path, seconds: float) -> None:
     evaluate(part, load(part, folder / "model"), folder / "result.json", result)
 
 
-def run_all(out: Path, work: Path, share: float = 1.0) -> None:
-    began = time.monotonic()
+def run_all(out: Path, work: Path, share: float = 1.0, parts: Sequence[str] = tuple(PARTS)) -> None:
+    began, limit = time.monotonic(), AROUND + share * max(PARTS[part] for part in parts)
     work.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     running = {}
-    for part, seconds in PARTS.items():
-        command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), str(seconds * share)]
-        environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+    for part in parts:
+        seconds = str(PARTS[part] * share)
+        command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), seconds]
+        # Batches of ever new shapes would leave the memory of seven processes in pieces.
+        environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
         with open(work / f"{part}.log", "w", encoding="utf-8") as log:  # the process keeps it open
             running[part] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
     while running:
         time.sleep(1)
-        late = time.monotonic() - began > LIMIT
+        late = time.monotonic() - began > limit
         for part, process in list(running.items()):
             if late and process.poll() is None:
                 process.kill()
@@ -196,7 +198,7 @@ def run_all(out: Path, work: Path, share: float = 1.0) -> None:
                 print(f"{part}: ended with {process.returncode} after {time.monotonic() - began:.0f} s", flush=True)
                 del running[part]
                 pack(out, work)
-    print(summary(work))
+    print(summary(work, parts))
 
 
 def pack(out: Path, work: Path) -> None:
@@ -211,9 +213,9 @@ def pack(out: Path, work: Path) -> None:
                 archive.add(folder, part)
 
 
-def summary(work: Path) -> str:
+def summary(work: Path, parts: Sequence[str] = tuple(PARTS)) -> str:
     lines = []
-    for part in PARTS:
+    for part in parts:
         path = work / part / "result.json"
         if not path.exists():
             log = work / f"{part}.log"
@@ -233,5 +235,7 @@ if __name__ == "__main__":
             run_part(part, Path(work), float(seconds))
         case ["evaluate", part, folder, path]:
             evaluate(part, load(part, Path(folder)), Path(path), dict(checkpoint.read_config(Path(folder))["about"]))
-        case [out, work, *share]:
-            run_all(Path(out), Path(work), *map(float, share))
+        case [out, work]:
+            run_all(Path(out), Path(work))
+        case [out, work, share, *parts]:
+            run_all(Path(out), Path(work), float(share), parts or tuple(PARTS))

@@ -23,7 +23,7 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig
 
 PYTHIA_WORDS = 32_768
-PYTHIA_TOKENS = 131_072
+PYTHIA_TOKENS = 65_536
 
 
 @dataclass(frozen=True)
