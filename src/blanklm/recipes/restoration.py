@@ -3,8 +3,8 @@
     BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [SHARE [PART ...]]
 
 Trains all PARTS, or those named, side by side on one GPU, each for its seconds (times SHARE), evaluates each, and
-leaves in OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part
-that fails loses nothing of the others.
+leaves in OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A
+part that fails loses nothing of the others.
 
     python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json
 
