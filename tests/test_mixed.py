@@ -33,29 +33,38 @@ def test_gaps_cover_what_they_should():
     assert torch.equal(alone[0], gap[7])
 
 
-def test_only_gaps_in_which_nothing_is_written_hide_their_length():
+def test_gaps_that_do_not_tell_their_length_are_whole_and_as_long_as_the_others():
     _, _, seeds, gap = drawn_gaps()
-    written = torch.rand(gap.shape, generator=torch.Generator().manual_seed(2)) < 0.2
-    hidden = gap & ~written
-    untold, least, most = draw_untold(gap, hidden, seeds, longest=1000)
-    assert untold.any() and not (untold & ~hidden).any()
+    untold, least, most = draw_untold(gap, seeds, longest=1000)
+    assert untold.any() and not (untold & ~gap).any()
     runs = conceal(torch.zeros_like(gap).long(), torch.full((len(gap),), gap.shape[1]), ~gap)
     start = gap & (runs.left == 0)
     k = (runs.right + 1)[start & untold]
     low, high = least[start & untold], most[start & untold]
     ranged = high > 0
-    assert 0.3 < ranged.float().mean() < 0.7
+    assert 0.4 < ranged.float().mean() < 0.6
     assert ((low <= k) & (k <= high))[ranged].all() and (low >= 1)[ranged].all() and (low[~ranged] == 0).all()
-    # A gap is told whole or not at all.
-    whole = torch.where(runs.left == 0, untold, False).cummax(1)
     for text in range(50):
         position = 0
         for is_gap, run in itertools.groupby(gap[text].tolist()):
-            run = list(run)
-            if is_gap:
-                assert len(set(untold[text, position : position + len(run)].tolist())) == 1
-            position += len(run)
-    assert whole.values.any()
+            length = len(list(run))
+            assert not is_gap or len(set(untold[text, position : position + length].tolist())) == 1
+            position += length
+    # Their lengths are distributed as those of all gaps: within five standard deviations.
+    every = (runs.right + 1)[start]
+    for length in range(1, 11):
+        share = (every == length).double().mean()
+        assert abs((k == length).double().mean() - share) < 5 * math.sqrt(share * (1 - share) / len(k))
+
+
+def test_gaps_of_untold_length_are_not_begun():
+    model = make("mixed")
+    batch = Batch(*pad([TEXT * 10] * 200), torch.rand(200, dtype=torch.double), torch.arange(200))
+    drawn = model.prepare(batch)
+    layout = drawn.layout
+    untold, _, _ = draw_untold(draw_gaps(batch.lengths, 40, batch.seeds, model.writable[batch.tokens]), batch.seeds, 20)
+    at = layout.text[drawn.gaps], layout.position[drawn.gaps]
+    assert untold[at].all() and int(untold.sum()) == int(drawn.ks.sum())
 
 
 def test_the_canvas_has_a_symbol_a_place_and_one_for_a_gap_of_untold_length():

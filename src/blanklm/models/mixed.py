@@ -167,11 +167,12 @@ class MixedLBLM(EveryOrder):
         """Draw gaps, what is written of them already, and what is told of their lengths."""
         tokens, lengths, seeds = batch.tokens, batch.lengths, batch.seeds
         gap = draw_gaps(lengths, tokens.shape[1], seeds, self.writable[tokens])  # [B, L]
+        untold, least, most = draw_untold(gap, seeds, self.config.longest_blank)  # [B, L] each
+        told = gap & ~untold
         ranks = random_ranks(seeds + _ORDER, lengths, tokens.shape[1])  # [B, L]
-        ranks = ranks.masked_fill(~gap, ranks.shape[1]).argsort(1).argsort(1)  # among the gaps' positions
-        in_gaps = gap.sum(1)  # [B] n
-        hidden = gap & ~show_first(ranks, in_gaps, batch.fractions)  # [B, L]
-        untold, least, most = draw_untold(gap, hidden, seeds, self.config.longest_blank)  # [B, L] each
+        ranks = ranks.masked_fill(~told, ranks.shape[1]).argsort(1).argsort(1)  # among the told gaps' positions
+        in_gaps = told.sum(1)  # [B] n
+        hidden = untold | (told & ~show_first(ranks, in_gaps, batch.fractions))  # [B, L]
         layout = self.lay_out(tokens, lengths, hidden, untold, least, most, batch.for_gpu)
         places = (layout.kind == PLACE).nonzero().squeeze(1)  # [P]
         gaps = (layout.kind != PLACE).nonzero().squeeze(1)  # [G]
@@ -249,7 +250,7 @@ class Drawn:
     words: Tensor  # [P] what stands there
     gaps: Tensor  # [G] the blank symbols that are gaps of untold length
     ks: Tensor  # [G] how long they are
-    in_gaps: Tensor  # [B] n: characters of the text that were in gaps at first
+    in_gaps: Tensor  # [B] n: characters of the text that were in gaps of told length at first
 
 
 # --- Gaps to train on ---------------------------------------------------------------------------------------------
@@ -285,25 +286,24 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     return torch.where(lost.any(1, keepdim=True), lost, one)
 
 
-def draw_untold(gap: Tensor, hidden: Tensor, seeds: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
+def draw_untold(gap: Tensor, seeds: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
     """Which of the gaps do not tell their length [B, L], and the range that some give instead [B, L] twice (0: none).
 
-    In half of the texts all lengths are told. In the others, of the gaps in which nothing is written yet, a share that
-    varies from text to text does not tell its length, half of them at all and half within a range.
+    In half of the texts all lengths are told. In the others a share of the gaps that varies from text to text does not
+    tell its length, half of them at all and half within a range. They are drawn before anything is written: among gaps
+    in which nothing is written *yet* short ones would be too many, and so they would be in the length posterior.
     """
     width = gap.shape[1]
     u = uniform(seeds + _TELL, 4 * width + 1)  # [B, 4 L + 1]
     chosen, ranged, below, above = u[:, :-1].unflatten(1, (4, width)).unbind(1)  # [B, L] each
     run = conceal(torch.zeros_like(gap, dtype=torch.long), gap.new_full((len(gap),), width, dtype=torch.long), ~gap)
     start = gap & (run.left == 0)  # [B, L]
-    number = start.cumsum(1)  # [B, L]
-    left_open = torch.zeros(len(gap), width + 1, dtype=torch.long, device=gap.device)
-    left_open.scatter_add_(1, number, (gap & hidden).long())
     k = run.right + 1  # [B, L] at the start, how long the gap is
-    untouched = start & (left_open.gather(1, number) == k) & (k <= longest)
     tell_none = (2 * u[:, -1:] - 1).clamp_min(0)  # [B, 1] 0 in half of the texts
-    first = untouched & (chosen < tell_none)  # [B, L]
-    by_gap = torch.zeros_like(left_open).scatter_add_(1, number, first.long())
+    first = start & (chosen < tell_none) & (k <= longest)  # [B, L]
+    number = start.cumsum(1)  # [B, L] of the gap
+    by_gap = torch.zeros(len(gap), width + 1, dtype=torch.long, device=gap.device)
+    by_gap.scatter_add_(1, number, first.long())
     untold = gap & (by_gap.gather(1, number) > 0)
     blur = 1 + k // 2
     least = (k - (below * (blur + 1)).long()).clamp_min(1)

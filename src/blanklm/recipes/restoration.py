@@ -141,7 +141,7 @@ def editors(system: System, edited: list[Masked]) -> dict[str, float]:
 
 
 def latin_edited() -> list[Masked]:
-    known = set(read_corpus("edh_latin", "train"))
+    known = {latin.repaired(text) for text in read_corpus("edh_latin", "train")}
     edited = (editors_restorations(latin.repaired(line)) for line in read_corpus("edh_latin", "test.marked"))
     return without_repeats([m for m in edited if m], known)
 
