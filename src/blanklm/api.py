@@ -82,7 +82,7 @@ class BlankLM:
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
-            raise BlankLMError(f"{name_or_path} is no BLM but a model to compare with: load it with blanklm.baselines")
+            raise BlankLMError(f"{name_or_path} is no BLM: load it with blanklm.restoring or blanklm.baselines")
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
