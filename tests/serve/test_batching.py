@@ -135,14 +135,27 @@ def test_closing_finishes_what_was_taken_and_takes_no_more(start, work):
     assert refused.value.status == 503 and not batcher.ready
 
 
-def test_a_single_job_waits_no_longer_than_the_bound(start, work):
-    work.go.set()
-    batcher = start(batch_wait=0.1)
+def test_the_worker_waits_for_as_many_as_it_answered_and_no_longer(start, work):
+    batcher = start(batch_wait=4.0)
+    both = [work.job(item) for item in (1, 2)]
+    assert held(batcher, work, both) == [2, 4]  # two in the last batch
+    first, second = work.job(3), work.job(4)
+    batcher.submit([first])
+    time.sleep(0.2)
+    assert not first.answer.done()  # the other may be about to ask again
     started = time.monotonic()
-    job = work.job(1)
+    batcher.submit([second])
+    assert (first.answer.result(5), second.answer.result(5)) == (6, 8)
+    assert work.batches[-1] == [3, 4] and time.monotonic() - started < 0.9  # a quarter of the bound is 1 s
+
+
+def test_one_that_does_not_come_back_is_waited_for_no_longer_than_the_bound(start, work):
+    batcher = start(batch_wait=0.4)
+    held(batcher, work, [work.job(item) for item in (1, 2)])
+    started, job = time.monotonic(), work.job(3)
     batcher.submit([job])
     job.answer.result(5)
-    assert time.monotonic() - started < 0.1
+    assert 0.09 < time.monotonic() - started < 0.4
 
 
 def test_an_awaiter_that_gives_up_does_not_cancel_the_workers_answer(start, work):

@@ -1,0 +1,152 @@
+"""Filling on a CPU against what people use instead, same shape and vocabulary, in one run.
+
+    BLANKLM_DATA=<corpora> python benchmarks/peers.py MODEL [--texts 24] [--batches 1,16] [--threads N]
+
+MODEL is a trained word-level BLM of Yahoo documents (recipes/infilling.py makes one). It fills documents with 30 % of
+the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
+  GPT-2   (Hugging Face) with its KV cache writes as many tokens as the BLM wrote, from a prompt of one token, which
+          costs it nothing; a real one would have to read the document first;
+  RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks.
+Their weights are random: their speed does not depend on them. The systems take turns, document by document, so that a
+neighbour's load falls on all. Writes results/benchmarks/peers-cpu.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import core
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from blanklm.api import BlankLM
+from blanklm.data import Masked, mask_corpus, read_corpus
+
+RATIO, SEED = 0.3, 0
+Fill = Callable[[Sequence[Masked], int], int]  # documents, tokens to write; the tokens written
+
+
+def blm(model: BlankLM, **options) -> Fill:
+    def fill(masked: Sequence[Masked], tokens: int) -> int:
+        fills = model.fill([str(m.template) for m in masked], **options)
+        return sum(len(span.split()) for f in fills for span in f.spans)
+
+    return fill
+
+
+def gpt2(vocabulary: int, encoder) -> Fill:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = {
+        "n_layer": encoder.layers,
+        "n_head": encoder.heads,
+        "n_embd": encoder.width,
+        "n_inner": encoder.feedforward,
+    }
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **shape)).eval()
+    model.generation_config.pad_token_id = 0
+
+    def write(masked: Sequence[Masked], tokens: int) -> int:
+        each = -(-tokens // len(masked))
+        with torch.inference_mode():
+            prompt = torch.full((len(masked), 1), 5)
+            model.generate(prompt, min_new_tokens=each, max_new_tokens=each, do_sample=False, use_cache=True)
+        return each * len(masked)
+
+    return write
+
+
+def roberta(vocabulary: int, encoder, model: BlankLM) -> Fill:
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    config = RobertaConfig(
+        vocab_size=vocabulary, hidden_size=encoder.width, num_hidden_layers=encoder.layers, pad_token_id=0,
+        num_attention_heads=encoder.heads, intermediate_size=encoder.feedforward, max_position_embeddings=1026,
+    )  # fmt: skip
+    peer = RobertaForMaskedLM(config).eval()
+    mask_token = vocabulary - 1
+
+    def fill(masked: Sequence[Masked], tokens: int) -> int:
+        """The most confident mask of each document in every pass."""
+        rows = []
+        for m in masked:
+            row = []
+            for piece, span in zip(m.template.pieces, (*m.spans, ""), strict=True):
+                row += model.tokenizer.encode(piece) + [mask_token] * len(span.split())
+            rows.append(torch.tensor(row))
+        lengths = torch.tensor([len(row) for row in rows])
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # [B, L]
+        inside = torch.arange(ids.shape[1]) < lengths[:, None]  # [B, L]
+        written = 0
+        with torch.inference_mode():
+            while (open_ := (ids == mask_token) & inside).any():
+                logits = peer(input_ids=ids, attention_mask=inside.long()).logits[:, :, :mask_token]  # [B, L, V]
+                best, word = logits.log_softmax(-1).max(-1)  # [B, L] each
+                place = best.masked_fill(~open_, -torch.inf).argmax(1)  # [B]
+                rows_open = open_.any(1).nonzero().squeeze(1)
+                ids[rows_open, place[rows_open]] = word[rows_open, place[rows_open]]
+                written += len(rows_open)
+        return written
+
+    return fill
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--texts", type=int, default=24)
+    parser.add_argument("--batches", default="1,16")
+    parser.add_argument("--threads", type=int, help="of the CPU; fewer than its cores where others use it too")
+    parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "benchmarks" / "peers-cpu.json")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    model = BlankLM.from_pretrained(options.model, device="cpu")
+    vocabulary, encoder = len(model.tokenizer), model.model.config.encoder
+    documents = [text for text in read_corpus("yahoo", "test") if text.split()]
+    masked = mask_corpus(Random(SEED).sample(documents, options.texts), RATIO, SEED)
+    systems = {
+        "BLM, one word a pass": blm(model),
+        "BLM, all blanks at once": blm(model, order="parallel"),
+        "GPT-2, KV cache": gpt2(vocabulary, encoder),
+        "RoBERTa, one mask a pass": roberta(vocabulary, encoder, model),
+    }
+    rows = {}
+    for batch in map(int, options.batches.split(",")):
+        seconds, tokens = Counter(), Counter()
+        for start in range(0, len(masked) - batch + 1, batch):
+            group, written = masked[start : start + batch], 0
+            for name, fill in systems.items():
+                if start == 0:
+                    fill(group, written or 8)  # warm-up
+                began = time.perf_counter()
+                done = fill(group, written)
+                seconds[name] += time.perf_counter() - began
+                tokens[name] += done
+                written = written or done  # what the BLM wrote, one word a pass
+        speeds = {name: tokens[name] / seconds[name] for name in systems}
+        rows[batch] = {
+            name: {"tokens_per_second": speed, "tokens": tokens[name], "of_gpt2": speed / speeds["GPT-2, KV cache"]}
+            for name, speed in speeds.items()
+        }
+        table = Table("system", "tokens/s", "x GPT-2", title=f"batch {batch}")
+        for name, row in rows[batch].items():
+            table.add_row(name, f"{row['tokens_per_second']:,.1f}", f"{row['of_gpt2']:.2f}")
+        Console().print(table)
+    record = {
+        "benchmark": "peers", "hardware": core.hardware("cpu"), "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0], "torch": torch.__version__, "commit": core.commit(), "hidden": RATIO,
+        "texts": options.texts, "mean_words": sum(len(m.text.split()) for m in masked) / len(masked), "batches": rows,
+    }  # fmt: skip
+    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
