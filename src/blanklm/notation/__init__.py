@@ -1,6 +1,6 @@
 """Damaged texts as scholars write them: Leiden notation and EpiDoc in, the same notation out. Standard library only.
 
-``parse(source)`` reads either into a ``Document``; ``document.restored({0: Restoration("abc")})`` is its source with
+``parse(source)`` reads either into a ``Document``; ``document.restored({0: Supplement("abc")})`` is its source with
 the first lacuna restored and everything else untouched.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from blanklm.errors import BlankLMError
 from blanklm.notation import epidoc, leiden
-from blanklm.notation.document import Document, Lacuna, Letters, Passage, Restoration, position
+from blanklm.notation.document import Document, Lacuna, Letters, Passage, Supplement, position
 
-__all__ = ["NOTATIONS", "Document", "Lacuna", "Letters", "Passage", "Restoration", "detect", "parse", "position"]
+__all__ = ["NOTATIONS", "Document", "Lacuna", "Letters", "Passage", "Supplement", "detect", "parse", "position"]
 
 NOTATIONS: dict[str, Callable[[str | bytes], Document]] = {leiden.NAME: leiden.parse, epidoc.NAME: epidoc.parse}
 _XML = re.compile(r"<\?xml|<!DOCTYPE|<!--|</[A-Za-z]|<[A-Za-z][^<>]*/>")  # none of which is Leiden

@@ -28,7 +28,7 @@ def refusal(source: str, offset: int, message: str) -> NotationError:
 
 
 @dataclass(frozen=True)
-class Restoration:
+class Supplement:
     """What to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: one of CERTAINTIES."""
 
     text: str
@@ -44,7 +44,7 @@ class Restoration:
 class Lacuna(ABC):
     """A loss of ``least`` to ``most`` characters, None where the editor sets no bound; both None: extent unknown.
 
-    ``start`` and ``end`` are what a restoration replaces in the source.
+    ``start`` and ``end`` are what a supplement replaces in the source.
     """
 
     least: int | None
@@ -53,8 +53,8 @@ class Lacuna(ABC):
     end: int
 
     @abstractmethod
-    def written(self, restoration: Restoration) -> str:
-        """The restoration in the notation of the document."""
+    def written(self, supplement: Supplement) -> str:
+        """The supplement in the notation of the document."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Document:
 
     @property
     def lacunae(self) -> list[Lacuna]:
-        """All of them, in the order of the source: what restorations are numbered by, from 0."""
+        """All of them, in the order of the source: what supplements are numbered by, from 0."""
         return [lacuna for passage in self.passages for lacuna in passage.lacunae]
 
-    def restored(self, restorations: Mapping[int, Restoration]) -> str:
+    def restored(self, supplements: Mapping[int, Supplement]) -> str:
         """The source with these lacunae restored; those that are not named stay as they are written."""
         lacunae, pieces, rest = self.lacunae, [], 0
-        for number in sorted(restorations):
+        for number in sorted(supplements):
             lacuna = lacunae[number]
-            pieces += [self.source[rest : lacuna.start], lacuna.written(restorations[number])]
+            pieces += [self.source[rest : lacuna.start], lacuna.written(supplements[number])]
             rest = lacuna.end
         return "".join([*pieces, self.source[rest:]])
 
@@ -138,6 +138,8 @@ class PassageReader:
         self._space, self._joining = None, True
 
     def lacuna(self, lacuna: Lacuna) -> None:
+        if self._space is not None and self._space >= lacuna.start:
+            self._space = None  # it is a part of the lacuna
         self._spend_space(self._foreign)
         self._end_letters()
         self._parts.append(lacuna)

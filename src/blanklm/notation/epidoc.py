@@ -18,7 +18,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from blanklm.errors import NotationError
-from blanklm.notation.document import Document, Lacuna, PassageReader, Restoration, about, bounds, refusal
+from blanklm.notation.document import Document, Lacuna, PassageReader, Supplement, about, bounds, refusal
 
 NAME = "epidoc"
 LARGEST = 20_000_000  # characters of a file
@@ -63,11 +63,11 @@ class Gap(Lacuna):
     reason: str
     identifier: str | None  # its xml:id
 
-    def written(self, restoration: Restoration) -> str:
-        cert = f' cert="{restoration.certainty}"' if restoration.certainty else ""
+    def written(self, supplement: Supplement) -> str:
+        cert = f' cert="{supplement.certainty}"' if supplement.certainty else ""
         reason, named = quoteattr(self.reason), f" xml:id={quoteattr(self.identifier)}" if self.identifier else ""
         pieces = []
-        for is_restored, run in restoration.runs():
+        for is_restored, run in supplement.runs():
             if is_restored:
                 element = f"{self.prefix}supplied"
                 pieces.append(f"<{element} reason={reason}{cert}{named}>{escape(run)}</{element}>")
@@ -286,7 +286,7 @@ class _Reading:
 
     def _entity_declared(self, name: str, *declaration) -> None:
         message = f"the document declares the entity {name}: files with entities of their own are not read"
-        raise refusal(self.source, self._here(), message)
+        raise refusal(self.source, max(0, self.source.rfind("<!ENTITY", 0, self._here())), message)
 
     def _entity_skipped(self, name: str, is_parameter: bool) -> None:
         if not is_parameter and self._stack and self._stack[-1].is_read:

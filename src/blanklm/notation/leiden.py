@@ -12,7 +12,8 @@
 | ``[ab...]`` | partly restored | letters, a gap of 3 | ``[abcde]`` |
 | ``. . .`` (two or more), ``+++`` | traces of letters | a gap | ``[abc]`` |
 | a letter with a dot below | doubtful | the letter | as it is |
-| ``(abc)``, ``<abc>``, ``<a=b>`` | abbreviation resolved; left out or mistaken by the cutter | ``abc``; ``a`` | as it is |
+| ``(abc)``, ``<abc>`` | abbreviation resolved; left out by the cutter | its letters | as it is |
+| ``<a=b>`` | the cutter wrote b for a | ``a`` | as it is |
 | ``{abc}``, ``(!)``, ``(sic)``, ``(---)`` | superfluous; remarks; not resolved | nothing | as it is |
 | ``[[abc]]`` | erased in antiquity | its letters | as it is; ``[[...]]`` becomes ``[[[abc]]]`` |
 | ``|``, ``/``, ``|5``, end of line | a new line | as the white space around it; a hyphen joins | as it is |
@@ -29,13 +30,13 @@ import re
 from dataclasses import dataclass
 
 from blanklm.errors import NotationError
-from blanklm.notation.document import Document, Lacuna, PassageReader, Restoration, about, bounds, refusal
+from blanklm.notation.document import Document, Lacuna, PassageReader, Supplement, about, bounds, refusal
 
 NAME = "leiden"
 LARGEST = 1_000_000  # characters of a document
 
 _DASH = "\\-\u2010-\u2015\u2212"
-_DOT = "[.\u2026]\u0323?"
+_DOT = "(?:[.\u2026]\u0323?|[ ]\u0323)"  # also a dot below nothing
 _DIGITS = "[0-9⁰¹²³⁴-⁹]+"
 _ANGLES = ("<", "⟨", "〈", "‹")
 _OPEN = {"[[": "]]", "⟦": "⟧", "〚": "〛", "[": "]", "(": ")", "<": ">", "⟨": "⟩", "〈": "〉", "‹": "›", "{": "}"}
@@ -47,7 +48,7 @@ _REMARK = re.compile(rf"\((?:\?|!|sic!?|[{_DASH}.\u2026 ]+|[0-9]+)\)|[?!*†]")
 _VACANT = r"[vu]ac(?:at|ant)?(?:\.|\b)(?:[ \t]*(?:c(?:a|irca)?\.[ \t]*)?[0-9]+)?"
 _VACAT = re.compile(rf"\({_VACANT}\)|(?<!\w){_VACANT}(?!\w)", re.IGNORECASE)
 _VACAT_AMONG_GREEK = re.compile(r"\(v+\.?\)|(?<!\w)v+\.?(?!\w)")
-_TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?")
+_TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
     rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>[0-9]+) | (?P<unknown>\?)
@@ -63,8 +64,8 @@ class Bracketed(Lacuna):
 
     opening, closing = "", ""
 
-    def written(self, restoration: Restoration) -> str:
-        letters = "".join(run if is_restored else "." * len(run) for is_restored, run in restoration.runs())
+    def written(self, supplement: Supplement) -> str:
+        letters = "".join(run if is_restored else "." * len(run) for is_restored, run in supplement.runs())
         return f"{self.opening}{letters}{self.closing}"
 
 
@@ -195,7 +196,9 @@ class _Reading:
             end = found.end()
         if not kinds:
             return None
-        least, most = dots or None, None if "dash" in kinds or "unknown" in kinds else dots or None
+        if "unknown" in kinds and dots <= 1:  # as in [.?]; [...?] is three letters, perhaps
+            dots = 0
+        least, most = dots or None, None if "dash" in kinds else dots or None
         if numbers:
             between = kinds[kinds.index("number") + 1 :]
             if len(numbers) == 1:
@@ -204,7 +207,8 @@ class _Reading:
                 least, most = numbers
             else:
                 raise refusal(self.source, offset, "how many letters are lost here? write one number, or two as in 5-7")
-        self._lacuna(Bracketed, least, most, *self._alone(offset, end))
+        start, end = self._alone(offset, end)
+        self._lacuna(Bracketed, least, most, start, end)
         return end
 
     def _alone(self, start: int, end: int) -> tuple[int, int]:
@@ -227,4 +231,4 @@ class _Reading:
 
 
 def _dots(text: str) -> int:
-    return text.count(".") + 3 * text.count("…")
+    return sum(3 if "…" in dot else 1 for dot in re.findall(_DOT, text))

@@ -1,8 +1,7 @@
-"""Letters as editors write them and as the models read them: Greek without accents in lower case, Latin a to z.
+"""Which language a text is in, by its letters, and how its editor writes them.
 
-A model knows the letters of one language. Punctuation, editorial signs and digits are not read. A letter of the right
-script that the alphabet lacks (a digamma) is read as ``-``, a letter that cannot be made out; a letter of another script
-is refused where it stands, as it may be a slip (a Latin o in a Greek word) that would spoil the reading.
+A model knows the letters of one language. A letter of another script is refused where it stands: it may be a slip (a
+Latin o in a Greek word) that would spoil the reading.
 """
 
 from __future__ import annotations
@@ -14,34 +13,16 @@ from functools import cache
 from blanklm.errors import BlankLMError
 from blanklm.notation.document import Letters, Passage, refusal
 
-ALPHABETS = {"greek": "αβγδεζηθικλμνξοπρστυφχψωϛϟϡ", "latin": "abcdefghijklmnopqrstuvwxyz"}
+LANGUAGES = ("greek", "latin")  # each is also the name of its script
 CODES = {"grc": "greek", "el": "greek", "la": "latin", "lat": "latin"}  # as in xml:lang
-UNREADABLE = "-"
-_SAME = {"ς": "σ", "ϲ": "σ", "ϙ": "ϟ", "ϐ": "β", "ϑ": "θ", "ϕ": "φ", "ϖ": "π", "ϰ": "κ", "ϱ": "ρ", "ϵ": "ε"}
-_SAME |= {"æ": "ae", "œ": "oe", "ß": "ss", "ſ": "s", "ı": "i"}
 
 
 @cache
 def script(character: str) -> str | None:
     """``greek``, ``latin`` or another script by its Unicode name; None for what is no letter."""
-    if not character.isalpha():
+    if not character.isalpha() or unicodedata.category(character) == "Lm":  # a modifier, such as the sign of a numeral
         return None
-    return unicodedata.name(character, "unnamed").split()[0].lower()
-
-
-@cache
-def folded(character: str, language: str) -> str:
-    """What a model of the language reads for a character: some letters, a space, or nothing."""
-    if character == " ":
-        return " "
-    letters = ""
-    for base in unicodedata.normalize("NFD", character.lower()):
-        for letter in _SAME.get(base, base):
-            if letter in ALPHABETS[language]:
-                letters += letter
-            elif script(letter) == language:
-                letters += UNREADABLE
-    return letters
+    return unicodedata.name(unicodedata.normalize("NFKD", character)[0], "unnamed").split()[0].lower()
 
 
 def language_of(source: str, passage: Passage, language: str | None = None) -> str:
@@ -49,10 +30,10 @@ def language_of(source: str, passage: Passage, language: str | None = None) -> s
 
     Letters of any other script are refused with their place, but for those that the editor marks as foreign.
     """
-    if language is not None and language not in ALPHABETS:
-        raise BlankLMError(f"there is no language {language!r}: known are {', '.join(ALPHABETS)}")
+    if language is not None and language not in LANGUAGES:
+        raise BlankLMError(f"there is no language {language!r}: known are {', '.join(LANGUAGES)}")
     letters = [(script(c), c, place) for c, place in _characters(passage) if script(c)]
-    counts = {known: sum(found == known for found, _, _ in letters) for known in ALPHABETS}
+    counts = {known: sum(found == known for found, _, _ in letters) for known in LANGUAGES}
     chosen = language or max(counts, key=counts.get)
     for found, character, place in letters:
         if found != chosen:
@@ -61,7 +42,7 @@ def language_of(source: str, passage: Passage, language: str | None = None) -> s
     if language is None and not counts[chosen]:
         written = CODES.get((passage.language or "").split("-")[0].lower())
         if written is None:
-            message = f"no letter to tell the language by: say which it is, {' or '.join(ALPHABETS)}"
+            message = f"no letter to tell the language by: say which it is, {' or '.join(LANGUAGES)}"
             raise refusal(source, passage.lacunae[0].start if passage.lacunae else 0, message)
         return written
     return chosen
@@ -76,7 +57,8 @@ def _characters(passage: Passage) -> Iterator[tuple[str, int]]:
 def as_written(restored: str, before: str, behind: str, letters: str) -> str:
     """A restoration in the hand of the text around it: its sigmas and its case.
 
-    ``before`` and ``behind`` are the characters that it stands between, ``letters`` all those of the passage.
+    ``before`` and ``behind`` are the characters that it stands between, ``-`` for one that is not known; ``letters``
+    are all those of the passage.
     """
     if any(c.isalpha() for c in letters) and not any(c.islower() for c in letters):
         restored = restored.upper()
@@ -88,7 +70,7 @@ def as_written(restored: str, before: str, behind: str, letters: str) -> str:
     for i, letter in enumerate(written):
         follows = restored[i + 1] if i + 1 < len(restored) else behind
         precedes = restored[i - 1] if i else before
-        if letter == "σ" and not follows[:1].isalpha() and follows[:1] != UNREADABLE and precedes[-1:].isalpha():
+        if letter == "σ" and not follows[:1].isalpha() and follows[:1] != "-" and precedes[-1:].isalpha():
             written[i] = "ς"
     return "".join(written)
 
