@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from blanklm.errors import NotationError
 
 LONGEST = 1000  # characters that a lacuna may have
+_SIGNS_OF_LOSS = "-#\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # to the models; here they are hyphens and the like
 CERTAINTIES = ("high", "medium", "low")
 
 
@@ -116,14 +117,16 @@ class PassageReader:
         self._joining = False  # the next white space does not count
 
     @property
-    def last(self) -> str:
-        """The last character read; empty after a lacuna, a space or nothing."""
-        return self._text[-1] if self._text and self._space is None else ""
+    def in_word(self) -> bool:
+        """Does a letter or a lacuna stand directly before what comes?"""
+        return self._space is None and (self._text[-1].isalpha() if self._text else bool(self._parts))
 
     def letters(self, text: str, offset: int, foreign: bool = False) -> None:
         for place, character in enumerate(text, offset):
             if character.isspace():
                 self.space(place)
+                continue
+            if character in _SIGNS_OF_LOSS:
                 continue
             self._spend_space(foreign)
             self._text.append(character)

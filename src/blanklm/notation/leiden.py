@@ -116,7 +116,7 @@ class _Reading:
         source, inside = self.source, self._open[-1][0] if self._open else ""
         if inside != "[" and (found := _LINE_NUMBER.match(source, offset)):
             return found.end()
-        if self._reader.last.isalpha() and (found := _HYPHEN.match(source, offset)):
+        if self._reader.in_word and (found := _HYPHEN.match(source, offset)):
             self._reader.join()
             return found.end()
         if found := _VACAT.match(source, offset) or (self._is_greek and _VACAT_AMONG_GREEK.match(source, offset)):
