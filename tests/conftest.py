@@ -1,10 +1,12 @@
 """Small models and texts that many tests share."""
 
 import io
+import os
 import sys
 
 import pytest
 import torch
+from hypothesis import settings
 
 from blanklm import cli
 from blanklm.models.blm import BLM, BLMConfig
@@ -12,6 +14,13 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.mixed import MixedConfig, MixedLBLM
 from blanklm.restoring import Restorer
 from blanklm.tokenizer import Tokenizer
+
+# Property tests: 200 cases each, the same every time; BLANKLM_CASES=10000 is the long run.
+CASES = os.environ.get("BLANKLM_CASES")
+settings.register_profile(
+    "blanklm", max_examples=int(CASES or 200), derandomize=CASES is None, deadline=None, database=None
+)
+settings.load_profile("blanklm")
 
 torch.set_num_threads(1)  # tests run in several processes, and small tensors gain nothing from more threads
 

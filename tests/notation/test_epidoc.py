@@ -331,9 +331,7 @@ def test_any_document_comes_back_and_what_is_restored_is_read_again(piece, data)
         return
     assert document.restored({}) == source
     number = len(document.lacunae)
-    chosen = data.draw(
-        st.dictionaries(st.integers(0, max(0, number - 1)), st.text("αβ -", min_size=1), max_size=number)
-    )
+    chosen = data.draw(st.dictionaries(st.integers(0, max(0, number - 1)), st.text("αβ-", min_size=1), max_size=number))
     again = parse(document.restored({k: Supplement(v) for k, v in chosen.items() if k < number}), "epidoc")
     expected = sum(
         len([run for is_restored, run in Supplement(chosen[k]).runs() if not is_restored]) if k in chosen else 1

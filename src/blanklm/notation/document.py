@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from blanklm.errors import NotationError
 
@@ -52,6 +52,16 @@ class Lacuna(ABC):
     most: int | None
     start: int
     end: int
+
+    @property
+    def is_exact(self) -> bool:
+        return self.least is not None and self.least == self.most
+
+    def joined(self, following: Lacuna) -> Lacuna:
+        """One lacuna for two that touch: where one of them ends, nobody knows."""
+        least = min((self.least or 1) + (following.least or 1), LONGEST)
+        most = None if self.most is None or following.most is None else min(self.most + following.most, LONGEST)
+        return replace(self, least=least, most=most, end=following.end)
 
     @abstractmethod
     def written(self, supplement: Supplement) -> str:
@@ -145,7 +155,11 @@ class PassageReader:
             self._space = None  # it is a part of the lacuna
         self._spend_space(self._foreign)
         self._end_letters()
-        self._parts.append(lacuna)
+        before = self._parts[-1] if self._parts else None
+        if isinstance(before, Lacuna) and before.end == lacuna.start and not (before.is_exact and lacuna.is_exact):
+            self._parts[-1] = before.joined(lacuna)
+        else:
+            self._parts.append(lacuna)
 
     def _spend_space(self, foreign: bool) -> None:
         if self._space is not None:

@@ -207,6 +207,8 @@ class _Reading:
             is_read = is_edition = False
         if name in _NOT_READ or name == "" or name in _ELSEWHERE:
             is_read = False
+        if name == "gap" and around.name in _ONLY_ELEMENTS:  # TEI has no gap there
+            is_read = False
         if name == "supplied" and attributes.get("reason") == "subaudible":
             is_read = False
         if name in _PASSED_OVER.get(around.name, ()) or (around.name in _ONE_OF and around.has_read):
