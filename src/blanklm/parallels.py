@@ -72,7 +72,7 @@ class Parallels(ABC):
         if start == end:
             return []
         start = text.rfind(" ", 0, start) + 1  # to whole words
-        end = end if (space := text.find(" ", end)) < 0 else space
+        end = len(text) if (space := text.find(" ", end)) < 0 else space
         if any(sign in text[start:end] for sign in NOT_WORDS) or end - start < SHORTEST:
             return []
         return self._nearest(text[:start].split(), text[start:end].split(), text[end:].split(), most)
