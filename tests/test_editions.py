@@ -133,10 +133,11 @@ def test_everything_is_said_in_json():
     edition = edition_of("α\n κα[. .] τῶι", Scripted({"ι ": 0.5, "σ ": 0.25}), find)
     (gap,) = edition.to_json()["gaps"]
     assert (gap["gap"], gap["line"], gap["column"], gap["written"]) == (1, 2, 5, ". .")
+    assert "α\n κα[. .] τῶι"[gap["start"] : gap["end"]] == ". ." and edition.passages[0].parts == ("α κα", 1, " τῶι")
     assert (gap["min"], gap["max"], gap["abstained"], gap["reason"]) == (2, 2, False, None)
     assert gap["restorations"] == [
-        {"text": "ι ", "probability": 0.5, "certainty": "medium"},
-        {"text": "ς ", "probability": 0.25, "certainty": "low"},
+        {"text": "ι ", "probability": 0.5, "certainty": "medium", "written": "ι "},
+        {"text": "ς ", "probability": 0.25, "certainty": "low", "written": "ς "},
     ]
     assert gap["confidence"] == [0.25, 0.5] and gap["places"] == [{"ι": 0.25}, {" ": 0.5}]
     assert gap["lengths"] == {"2": 1.0} and (gap["before"], gap["behind"]) == ("α κα", " τῶι")

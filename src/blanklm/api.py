@@ -112,6 +112,15 @@ class BlankLM:
             raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
 
     @property
+    def longest(self) -> int:
+        """How many tokens a text may have."""
+        return self.model.config.max_length
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
     def texts_at_once(self) -> int:
         """How many texts are filled together where this model runs."""
         return TEXTS_AT_ONCE.get(self.model.device.type, 64)

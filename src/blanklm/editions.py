@@ -57,9 +57,13 @@ class RestoredLacuna:
 
 @dataclass(frozen=True)
 class RestoredPassage:
-    """``numbers`` are those of its lacunae in the edition; ``hypotheses`` restore them all, best first."""
+    """``numbers`` are those of its lacunae in the edition; ``hypotheses`` restore them all, best first.
+
+    ``parts`` is what was read, and the numbers of the lacunae (from 1, as people count) where they stand.
+    """
 
     language: str
+    parts: tuple[str | int, ...]
     numbers: range
     hypotheses: tuple[Hypothesis, ...]
 
@@ -95,6 +99,7 @@ class Edition:
             "passages": [
                 {
                     "language": passage.language,
+                    "parts": list(passage.parts),
                     "gaps": [number + 1 for number in passage.numbers],
                     "hypotheses": [
                         {"restorations": list(h.spans), "probability": round(h.probability, 6)}
@@ -113,6 +118,8 @@ class Edition:
             "gap": number + 1,
             "line": line,
             "column": column,
+            "start": lacuna.start,
+            "end": lacuna.end,
             "written": source[lacuna.start : lacuna.end],
             "min": lacuna.least,
             "max": lacuna.most,
@@ -121,8 +128,13 @@ class Edition:
             "abstained": restored.reason is not None,
             "reason": restored.reason,
             "restorations": [
-                {"text": c.text, "probability": round(c.probability, 6), "certainty": certainty(c.probability)}
-                for c in restored.candidates
+                {
+                    "text": candidate.text,
+                    "probability": round(candidate.probability, 6),
+                    "certainty": certainty(candidate.probability),
+                    "written": lacuna.written(restored.supplement(rank, self.sure)),
+                }
+                for rank, candidate in enumerate(restored.candidates)
             ],
             "confidence": [round(p, 6) for p in restored.confidence],
             "places": [{c: round(p, 6) for c, p in place.items()} for place in restored.places],
@@ -211,7 +223,9 @@ def restore_document(
         reading = _Reading(document.source, passage, found, restorer_for(found))
         restored = reading.restored(top, abstain_below, find_parallels, progress)
         numbers = range(len(lacunae), len(lacunae) + len(restored))
-        passages.append(RestoredPassage(found, numbers, tuple(reading.hypotheses)))
+        number = iter(numbers)
+        parts = tuple(part.text if isinstance(part, Letters) else next(number) + 1 for part in reading.parts)
+        passages.append(RestoredPassage(found, parts, numbers, tuple(reading.hypotheses)))
         lacunae += restored
     return Edition(document, tuple(passages), tuple(lacunae), sure)
 

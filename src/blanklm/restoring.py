@@ -157,6 +157,15 @@ class Restorer:
         return cls(loaded.model.to(device), loaded.tokenizer, loaded.about)
 
     @property
+    def longest(self) -> int:
+        """How many characters are read at once."""
+        return self.model.config.max_length
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
     def language(self) -> str:
         return self.about.get("language", "")
 

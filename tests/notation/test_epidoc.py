@@ -94,6 +94,7 @@ def test_lines_and_what_an_editor_left_out_are_no_gaps_to_restore(gap):
         ("<l>α</l><l>β</l>", "α β"),
         ("&#945;<![CDATA[β]]>&amp;", "αβ&"),
         ('<x xmlns="urn:other">abc</x>α', "α"),
+        ("α<gap reason='omitted'><gap/><hi>β</hi></gap>γ", "α γ"),
     ],
 )
 def test_the_text_that_a_model_reads(piece, text):

@@ -133,7 +133,7 @@ class _Reading:
         self._shift = len(before)
         self._bytes = self._characters = 0  # a byte of the data and its character, the last that was asked for
         self._stack: list[_Element] = []
-        self._gap: tuple[dict[str, str], int] | None = None  # the one that is open, and where it begins
+        self._gap: tuple[dict[str, str], int, int] | None = None  # the one that is open: where, how deep
         self._reader = PassageReader()
         self._read: list[tuple[bool, PassageReader]] = []  # of an edition?
 
@@ -188,7 +188,7 @@ class _Reading:
         elif name in _APART:
             self._reader.space(offset)
         elif name == "gap":
-            self._gap = attributes, offset
+            self._gap = attributes, offset, len(self._stack)
             element.is_read = False  # what stands in it describes it
 
     def _within(self, name: str, attributes: dict[str, str]) -> _Element:
@@ -221,8 +221,8 @@ class _Reading:
     def _end(self, qualified: str) -> None:
         offset = self._here()
         element = self._stack.pop()
-        if element.name == "gap" and self._gap is not None:
-            (attributes, start), self._gap = self._gap, None
+        if self._gap is not None and len(self._stack) == self._gap[2] - 1:
+            (attributes, start, _), self._gap = self._gap, None
             end = _TAG.match(self.source, start).end()
             if not self.source.endswith("/>", start, end):
                 end = _TAG.match(self.source, offset).end()

@@ -31,11 +31,11 @@ def run(
     if token is not None and not token.strip():
         raise BlankLMError("the token is empty: leave it out to serve without one")
     with _listen(host, port) as listener:
-        from blanklm.api import BlankLM  # torch takes seconds to import: first see that all else is right
-        from blanklm.serve.app import create_app
+        from blanklm.serve.app import create_app  # torch takes seconds to import: first see that all else is right
         from blanklm.serve.guard import allowed_hosts
+        from blanklm.serve.loading import load
 
-        loaded = {_name(model): BlankLM.from_pretrained(model, device) for model in models or pretrained.bundled()}
+        loaded = {_name(model): load(model, device) for model in models or pretrained.bundled()}
         app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
         config = uvicorn.Config(
             app,

@@ -1,16 +1,37 @@
 // The page: which models there are, and the views for the tasks that they can do.
 
 import { call } from "./api.js";
+import { $, element, stateIn } from "./dom.js";
 import * as fill from "./fill.js";
+import * as restore from "./restore.js";
 
-const VIEWS = [fill]; // each has the `task` that it is for, and `start(models)`
+// Each has the `task` that it is for, a `title`, `start(models)`, and `open(first)`, which shows what the address says.
+const VIEWS = [fill, restore];
 
 try {
   const { models } = await call("v1/models");
-  for (const view of VIEWS) {
-    const able = models.filter((model) => model.tasks.includes(view.task));
-    if (able.length) view.start(able);
-  }
+  const able = (view) => models.filter((model) => model.tasks.includes(view.task));
+  const views = VIEWS.filter((view) => able(view).length);
+  for (const view of views) view.start(able(view));
+  const links = views.map((view) => element("a", { href: `#view=${view.task}` }, view.title));
+  $("views").replaceChildren(...links);
+  $("views").hidden = views.length < 2;
+
+  const opened = new Set();
+  const show = () => {
+    const at = Math.max(0, views.findIndex((view) => view.task === stateIn(location.hash).get("view")));
+    for (const view of VIEWS) $(`view-${view.task}`).hidden = view !== views[at];
+    views.forEach((view, i) => {
+      if (i === at) links[i].setAttribute("aria-current", "page");
+      else links[i].removeAttribute("aria-current");
+    });
+    views[at]?.open(!opened.has(views[at]));
+    opened.add(views[at]);
+  };
+  addEventListener("popstate", () => {
+    if (!location.hash || location.hash.includes("=")) show(); // else it is a place in the page
+  });
+  show();
 } catch (error) {
-  document.getElementById("status").textContent = `The server does not answer: ${error.message}`;
+  $("status").textContent = `The server does not answer: ${error.message}`;
 }

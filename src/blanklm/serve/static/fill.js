@@ -1,9 +1,11 @@
 // Fill: a text with blanks in, the filled text in place, its trajectory to replay, alternatives for each blank.
 
 import { call } from "./api.js";
+import { $, copyText, element, percent, stateIn } from "./dom.js";
 import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, withLength, withSpans } from "./canvas.js";
 
 export const task = "fill";
+export const title = "Fill";
 
 const EXAMPLES = [
   "They also have ___ which ___ .",
@@ -17,7 +19,6 @@ const MANY_BLANKS = 10; // of more, alternatives are not asked for unbidden
 const SURE = [0.05, 0.15, 0.3, 0.6];
 const PAUSE = 160; // milliseconds between the steps of a replay
 
-const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 let models = [];
@@ -53,18 +54,19 @@ export function start(able) {
   });
   $("play").addEventListener("click", play);
   $("result").addEventListener("keydown", moveAmongWords);
-  for (const button of document.querySelectorAll("[data-copies]")) button.addEventListener("click", copy);
-  addEventListener("popstate", () => {
-    if (!location.hash || location.hash.includes("=")) readAddress(); // else it is a place in the page
-  });
+  for (const button of $("share").querySelectorAll("[data-copies]")) button.addEventListener("click", copy);
   $("fill").disabled = false;
-  readAddress($("text").value); // which may have been typed before we came
+}
+
+/** Show what the address says; what stands in the text box may have been typed before we came. */
+export function open(first) {
+  readAddress(first && $("text").value);
 }
 
 // --- The state in the address -----------------------------------------------------------------------------------------
 
 function readAddress(typed) {
-  const state = new URLSearchParams(location.hash.slice(1));
+  const state = stateIn(location.hash);
   $("model").value = models.some(({ name }) => name === state.get("model")) ? state.get("model") : models[0].name;
   for (const [id, value] of Object.entries(DEFAULTS)) $(id).value = state.get(id) ?? value;
   fillText(state.get("text") ?? (typed || EXAMPLES[0]), { remember: false });
@@ -346,32 +348,12 @@ function stopPlaying() {
 
 // --- Small things -----------------------------------------------------------------------------------------------------
 
-function percent(p) {
-  if (p < 0.001) return "< 0.1 %";
-  return `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
-}
-
 function say(message, wrong = false) {
   $("status").textContent = message;
   $("status").classList.toggle("wrong", wrong);
   $("text").setAttribute("aria-invalid", String(wrong));
 }
 
-/** An element whose children are elements or plain text; texts are never read as HTML. */
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
 async function copy({ currentTarget: button }) {
-  const source = $(button.dataset.copies);
-  try {
-    await navigator.clipboard.writeText(source.textContent);
-    say("Copied.");
-  } catch {
-    getSelection().selectAllChildren(source);
-    say("Selected: copy it with Ctrl + C.");
-  }
+  say(await copyText($(button.dataset.copies)));
 }

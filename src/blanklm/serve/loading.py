@@ -1,0 +1,16 @@
+"""A model as the server's tasks take it: by the kind that its folder says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM
+from blanklm.restoring import Restorer
+
+LOADERS = {"lblm": Restorer, "mixed-lblm": Restorer}  # kind of checkpoint -> what uses it; a BlankLM by default
+
+
+def load(name: str, device: str | None = None) -> Any:
+    kind = checkpoint.read_config(pretrained.locate(name))["kind"]
+    return LOADERS.get(kind, BlankLM).from_pretrained(name, device)
