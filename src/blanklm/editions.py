@@ -214,12 +214,8 @@ def restore_document(
     """Restore a document that has been read; ``progress`` is told of each lacuna that is done."""
     if not 0 <= sure <= 1 or not 0 <= abstain_below <= 1:
         raise BlankLMError("probabilities lie between 0 and 1")
-    damaged = [passage for passage in document.passages if passage.lacunae]
-    if not damaged:
-        raise BlankLMError(f"there is no gap to restore in this text: {_HINTS[document.notation]}")
-    languages = [language_of(document.source, passage, language) for passage in damaged]  # refuse before work begins
     passages, lacunae = [], []
-    for passage, found in zip(damaged, languages, strict=True):
+    for passage, found in damaged_passages(document, language):
         reading = _Reading(document.source, passage, found, restorer_for(found))
         restored = reading.restored(top, abstain_below, find_parallels, progress)
         numbers = range(len(lacunae), len(lacunae) + len(restored))
@@ -228,6 +224,14 @@ def restore_document(
         passages.append(RestoredPassage(found, parts, numbers, tuple(reading.hypotheses)))
         lacunae += restored
     return Edition(document, tuple(passages), tuple(lacunae), sure)
+
+
+def damaged_passages(document: Document, language: str | None = None) -> list[tuple[Passage, str]]:
+    """The passages with lacunae and the language of each; refuses a document that has none, or unreadable letters."""
+    damaged = [passage for passage in document.passages if passage.lacunae]
+    if not damaged:
+        raise BlankLMError(f"there is no gap to restore in this text: {_HINTS[document.notation]}")
+    return [(passage, language_of(document.source, passage, language)) for passage in damaged]
 
 
 _HINTS = {

@@ -1,7 +1,6 @@
 """The web page in a real browser: type, click, replay, read."""
 
 import json
-import os
 import re
 import shlex
 from functools import cache
@@ -10,28 +9,16 @@ from urllib.parse import urlencode
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from blanklm import Blank, BlankLM, cli
 from blanklm.models.backbone import Pretrained
 from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
-from tests.serve.browser import chromium
 from tests.serve.conftest import served
 from tests.test_backbone import publish
 
 CANVAS = "they also have ___ which ___ ."
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    shared = tmp_path_factory.getbasetemp()
-    lock = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "chromium.lock"
-    path = chromium(lock)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

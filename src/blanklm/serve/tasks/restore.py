@@ -9,10 +9,10 @@ from weakref import WeakMethod
 
 from pydantic import BaseModel, Field
 
-from blanklm.editions import Edition, parallels_of, restore_document
+from blanklm.editions import Edition, damaged_passages, parallels_of, restore_document
 from blanklm.errors import BlankLMError
 from blanklm.notation import Document, Letters, parse
-from blanklm.notation.letters import CODES, language_of
+from blanklm.notation.letters import CODES
 from blanklm.restoring import Restorer
 from blanklm.serve.batching import Job, Stopped
 from blanklm.serve.limits import Limits, Refusal
@@ -139,10 +139,7 @@ class RestoreTask(Task):
 def _names(document: Document, language: str | None, models: Mapping[str, Restorer], field: str) -> dict[str, str]:
     """The name of the model for each language of a document; a model that does not say its language takes any."""
     found = {}
-    for passage in document.passages:
-        if not passage.lacunae:
-            continue
-        needed = language_of(document.source, passage, language)
+    for _, needed in damaged_passages(document, language):
         able = [name for name, model in models.items() if CODES.get(model.language, needed) == needed]
         if not able:
             raise Refusal(422, "no_model", f"no model for {needed.capitalize()} is served", field)
