@@ -159,6 +159,7 @@ def test_any_piece_can_be_pasted():
     assert parts("<div><ab>α</ab></div>") == ["α"]
     assert parts("<tei:ab>α<tei:gap reason='lost'/></tei:ab>") == ["α", (None, None)]
     assert parts("<TEI><text><body><p>α</p></body></text></TEI>") == ["α"]
+    assert parts("<?xml version='1.0'?><div type='edition' xml:lang='grc'><ab>α</ab></div>") == ["α"]
 
 
 def test_the_notation_is_detected():

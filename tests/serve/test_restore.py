@@ -191,10 +191,7 @@ def opened(browser, url):
         page = contexts[-1].new_page()
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: said.append(str(error)))
-        address = (
-            state if isinstance(state, str) else "#" + urlencode({"view": "restore", "abstain": "0", **(state or {})})
-        )
-        page.goto(f"{url}/{address}")
+        page.goto(f"{url}/#{urlencode({'view': 'restore', 'abstain': '0', **state})}" if state is not None else url)
         return page
 
     yield open_page

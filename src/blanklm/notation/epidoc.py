@@ -176,7 +176,7 @@ class _Reading:
             raise refusal(self.source, offset, f"more than {DEEPEST} elements stand within each other")
         element = self._within(name, attributes)
         if name == "div":
-            self._end_passage(self._stack[-1].is_edition)
+            self._end_passage(bool(self._stack) and self._stack[-1].is_edition)
             self._reader.language = element.language
         self._stack.append(element)
         if not element.is_read:
@@ -194,9 +194,7 @@ class _Reading:
     def _within(self, name: str, attributes: dict[str, str]) -> _Element:
         """What an element is, given those that it stands in."""
         language = attributes.get(f"{XML} lang") or attributes.get("lang")
-        if not self._stack:
-            return _Element(name, name not in _WHOLE_NAMES, False, False, language)
-        around = self._stack[-1]
+        around = self._stack[-1] if self._stack else _Element("", name not in _WHOLE_NAMES, False, False, None)
         is_read, is_edition = around.is_read, around.is_edition
         if name == "text" and around.name in _WHOLE_NAMES:
             is_read = True
