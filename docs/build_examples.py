@@ -50,10 +50,11 @@ def client():
     """The server that the examples speak to, in this process."""
     from fastapi.testclient import TestClient
 
-    from blanklm import BlankLM, pretrained
+    from blanklm import pretrained
     from blanklm.serve.app import create_app
+    from blanklm.serve.loading import load
 
-    models = {name: BlankLM.from_pretrained(name, "cpu") for name in pretrained.bundled()}
+    models = {name: load(name, "cpu") for name in pretrained.bundled()}
     started = TestClient(create_app(models), base_url="http://127.0.0.1:8000")
     started.__enter__()
     atexit.register(started.__exit__, None, None, None)

@@ -439,9 +439,11 @@ def restore(
     if as_json:
         print(one_line_json(edition.to_json()))
         return
-    if out is None:
+    if out is None and text is not None:
+        print(edition.text)
+    elif out is None:  # a file, byte for byte
         sys.stdout.flush()
-        sys.stdout.buffer.write(written if text is None else written + b"\n")
+        sys.stdout.buffer.write(written)
         sys.stdout.buffer.flush()
     if details or (details is None and (out is not None or sys.stdout.isatty())):
         from blanklm.edition_report import report

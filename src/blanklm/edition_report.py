@@ -39,7 +39,8 @@ def extent(lacuna: Lacuna) -> str:
 def _together(passage: RestoredPassage) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for hypothesis in passage.hypotheses[:SHOWN]:
-        table.add_row(_percent(hypothesis.probability), "  ".join(f"[{span}]" for span in hypothesis.spans))
+        spans = Text("  ".join(f"[{span}]" for span in hypothesis.spans))  # not as rich's markup
+        table.add_row(_percent(hypothesis.probability), spans)
     first, last = passage.numbers[0] + 1, passage.numbers[-1] + 1
     return Group(Text(f"\nGaps {first} to {last} together", style="bold"), Padding(table, INDENT, expand=False))
 
@@ -60,7 +61,8 @@ def _lacuna(edition: Edition, number: int) -> RenderableType:
 
 
 def _details(restored: RestoredLacuna) -> Iterator[RenderableType]:
-    yield Text(f"… {restored.before}[").append(coloured(restored)).append(f"]{restored.behind} …")
+    before, behind = (context.replace("-", "[…]") for context in (restored.before, restored.behind))
+    yield Text(f"… {before}[").append(coloured(restored)).append(f"]{behind} …")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for rank, candidate in enumerate(restored.candidates[:SHOWN]):
         text = coloured(restored) if rank == 0 else Text(candidate.text)

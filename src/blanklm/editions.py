@@ -33,8 +33,8 @@ class RestoredLacuna:
     """A lacuna and what may have stood in it, best first. ``candidates`` are written as the text around them is.
 
     ``confidence`` and ``places`` are those of the best: for each of its characters its probability, and the characters
-    that compete for its place. ``lengths`` is the posterior over the lacuna's length. ``reason`` says why it is not
-    restored, if it is not.
+    that compete for its place. ``lengths`` is the posterior over the lacuna's length. ``before`` and ``behind`` are what
+    stands around it, ``-`` for another lacuna. ``reason`` says why it is not restored, if it is not.
     """
 
     lacuna: Lacuna
@@ -257,18 +257,16 @@ class _Reading:
     ) -> list[RestoredLacuna]:
         groups = list(self._groups())
         answer = self.restorer.restore(self._for_model(groups), top, abstain_below, progress=progress)
-        gaps = iter(answer.gaps)
         found = []
-        for group in groups:
-            if isinstance(group, Letters):
-                continue
-            gap = next(gaps)
+        lacunae = [group for group in groups if not isinstance(group, Letters)]
+        bests = {group[0]: gap.best for group, gap in zip(lacunae, answer.gaps, strict=True) if len(group) == 1}
+        for group, gap in zip(lacunae, answer.gaps, strict=True):
             if len(group) > 1:
                 reason = "it touches another gap, and where one ends is not known: join them, or give their lengths"
                 found += [RestoredLacuna(lacuna, (), (), (), {}, "", "", reason) for lacuna in group]
             else:
-                found.append(self._restored(group[0], gap, find))
-        if all(len(group) == 1 for group in groups if not isinstance(group, Letters)):
+                found.append(self._restored(group[0], gap, find, bests))
+        if len(bests) == len(lacunae):
             self.hypotheses = [self._as_written(h, found) for h in answer.hypotheses]
         return found
 
@@ -306,20 +304,25 @@ class _Reading:
             parts.append(Gap(joined.least, joined.most))
         return parts
 
-    def _around(self, lacuna: Lacuna) -> tuple[str, str]:
-        """The characters before and behind it, ``-`` for another lacuna."""
+    def _around(self, lacuna: Lacuna, bests: Mapping[Lacuna, str]) -> tuple[str, str]:
+        """The characters before and behind it; of other lacunae what is their best, else ``-``."""
         at = self.parts.index(lacuna)
-        shown = ["-" if isinstance(part, Lacuna) else part.text for part in self.parts]
+        shown = [bests.get(part, "-") if isinstance(part, Lacuna) else part.text for part in self.parts]
         return "".join(shown[:at]), "".join(shown[at + 1 :])
 
-    def _restored(self, lacuna: Lacuna, gap: GapRestoration, find: FindParallels | None) -> RestoredLacuna:
+    def _restored(
+        self, lacuna: Lacuna, gap: GapRestoration, find: FindParallels | None, bests: Mapping[Lacuna, str]
+    ) -> RestoredLacuna:
         from blanklm.restoring import Candidate
 
-        before, behind = self._around(lacuna)
+        before, behind = self._around(lacuna, {})
         candidates = tuple(
             Candidate(as_written(c.text, before[-1:], behind[:1], self.letters), c.log_prob) for c in gap.candidates
         )
-        parallels = tuple(find(self.language, before, gap.best, behind)) if find and not gap.abstained else ()
+        parallels = ()
+        if find and not gap.abstained:
+            left, right = self._around(lacuna, bests)
+            parallels = tuple(find(self.language, left, gap.best, right))
         return RestoredLacuna(
             lacuna,
             candidates,

@@ -181,7 +181,8 @@ function drawnGap(gap) {
     element("span", { class: "hint" }, `line ${line}, column ${column}: ${extent(gap)}`));
   const children = [heading];
   if (restorations.length) {
-    children.push(element("p", { class: "context" }, `… ${before}[`, ...(rank === null ? ["…"] : letters(gap, rank)), `]${behind} …`));
+    const [left, right] = [before, behind].map((context) => context.replaceAll("-", "[…]"));
+    children.push(element("p", { class: "context" }, `… ${left}[`, ...(rank === null ? ["…"] : letters(gap, rank)), `]${right} …`));
     children.push(restorationsOf(gap, rank));
   }
   if (reason) children.push(element("p", { class: "hint" }, `${rank === null ? "Left as it is" : "The model would leave it"}: ${reason}.`));
