@@ -33,8 +33,8 @@ class RestoredLacuna:
     """A lacuna and what may have stood in it, best first. ``candidates`` are written as the text around them is.
 
     ``confidence`` and ``places`` are those of the best: for each of its characters its probability, and the characters
-    that compete for its place. ``lengths`` is the posterior over the lacuna's length. ``before`` and ``behind`` are what
-    stands around it, ``-`` for another lacuna. ``reason`` says why it is not restored, if it is not.
+    that compete for its place. ``lengths`` is the posterior over the length. ``before`` and ``behind`` are what stands
+    around it, ``-`` for another lacuna. ``reason`` says why it is not restored, if it is not.
     """
 
     lacuna: Lacuna
