@@ -93,7 +93,8 @@ def model(data: bytes) -> None:
 def notation(document: Document) -> None:
     """Everything comes back, and what is restored can be read again."""
     assert document.restored({}) == document.source
-    supplements = {number: Supplement("αβ") for number in range(len(document.lacunae))}
+    fill = "αβ" if re.search("[Ͱ-Ͽἀ-῿]", document.source) else "ab"  # Greek letters change what a v means
+    supplements = {number: Supplement(fill) for number in range(len(document.lacunae))}
     assert not parse(document.restored(supplements), document.notation).lacunae
     for passage in document.passages:
         language_of(document.source, passage)

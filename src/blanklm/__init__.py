@@ -19,6 +19,7 @@ __all__ = [
     "Score",
     "Template",
     "Trajectory",
+    "restore",
 ]
 
 _HOME = {
@@ -32,12 +33,14 @@ _HOME = {
     "Score": "blanklm.api",
     "Template": "blanklm.canvas",
     "Trajectory": "blanklm.canvas",
+    "restore": "blanklm.editions",
 }
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score
     from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
     from blanklm.decoding.constraints import Constraint
+    from blanklm.editions import restore
     from blanklm.errors import BlankLMError
 
 

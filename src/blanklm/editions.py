@@ -1,8 +1,7 @@
 """Restore a damaged text as its editor wrote it: Leiden notation or EpiDoc in, the same out, with what speaks for it.
 
->>> edition = restore("ἔδοξεν τῆι βουλῆι κα[. . . .] δήμωι")                                     # doctest: +SKIP
->>> edition.text                                                                                # doctest: +SKIP
-'ἔδοξεν τῆι βουλῆι κα[ι τωι] δήμωι'
+``restore("ἔδοξεν τῆι βουλῆι κα[. . 5 . .] δήμωι").text`` is the text with ``[ι τωι]`` in the place of the gap, if all
+goes well.
 """
 
 from __future__ import annotations
