@@ -76,6 +76,13 @@ def test_uncertain_characters_can_stay_lost(restore):
     assert record["text"] == f"α[{kept}] β"
 
 
+def test_letters_alone_can_be_counted(restore):
+    _, (line,), _ = restore("α[...] β", "--count", "letters", "--json")
+    (gap,) = json.loads(line)["gaps"]
+    for restoration in gap["restorations"]:
+        assert len(restoration["text"].replace(" ", "")) == 3 or gap["abstained"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -377,6 +377,11 @@ class Notation(StrEnum):
     epidoc = "epidoc"
 
 
+class Count(StrEnum):
+    characters = "characters"
+    letters = "letters"
+
+
 class Language(StrEnum):
     greek = "greek"
     latin = "latin"
@@ -402,6 +407,7 @@ def restore(
         float, typer.Option(min=0, max=1, help="Leave characters lost that are less probable than this.")
     ] = 0.0,
     parallels: Annotated[int, typer.Option(min=0, help="How many parallels for each gap.")] = 3,
+    count: Annotated[Count, typer.Option(help="What lengths count; letters: not the spaces.")] = Count.characters,
     details: Annotated[
         bool | None,
         typer.Option(help="Show what speaks for each; by default at a terminal and with --out."),
@@ -427,6 +433,7 @@ def restore(
             abstain_below,
             sure,
             find,
+            count.value,
             advance,
         )
     for number, restored in enumerate(edition.lacunae):

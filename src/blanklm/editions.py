@@ -18,10 +18,12 @@ from blanklm.notation.document import refusal
 from blanklm.notation.letters import as_written, language_of, script
 
 if TYPE_CHECKING:
+    from blanklm.counting import LetterCounter
     from blanklm.parallels import Parallel
     from blanklm.restoring import Candidate, Gap, GapRestoration, Hypothesis, Restorer
 
 CERTAIN = {"high": 0.9, "medium": 0.5, "low": 0.0}  # what the probability of a restoration is called, from its bound up
+COUNTS = ("characters", "letters")  # what a length counts: a space between words is a character and no letter
 CONTEXT = 40  # characters to show on each side of a lacuna
 
 FindParallels = Callable[[str, str, str, str], "list[Parallel]"]  # language, before, restored, behind
@@ -156,13 +158,15 @@ def restore(
     abstain_below: float = 0.05,
     sure: float = 0.0,
     parallels: int = 3,
+    count: str = "characters",
     device: str | None = None,
 ) -> Edition:
     """Restore the lacunae of a text.
 
     ``notation`` (leiden, epidoc) and ``language`` (greek, latin) are detected where they are not named; ``model`` is
     the bundled one of the language by default. A lacuna stays as it is where no restoration is as probable as
-    ``abstain_below``, and so do characters less probable than ``sure``.
+    ``abstain_below``, and so do characters less probable than ``sure``. ``count`` says what lengths count: characters,
+    spaces among them, or ``letters``.
     """
     from blanklm.restoring import Restorer
 
@@ -172,7 +176,7 @@ def restore(
         return model if isinstance(model, Restorer) else load_restorer(str(model or model_for(found)), device)
 
     find = parallels_of(parallels) if parallels else None
-    return restore_document(document, restorer_for, language, top, abstain_below, sure, find)
+    return restore_document(document, restorer_for, language, top, abstain_below, sure, find, count)
 
 
 @cache
@@ -208,14 +212,22 @@ def restore_document(
     abstain_below: float = 0.05,
     sure: float = 0.0,
     find_parallels: FindParallels | None = None,
+    count: str = "characters",
     progress: Callable[[int], None] = lambda done: None,
 ) -> Edition:
     """Restore a document that has been read; ``progress`` is told of each lacuna that is done."""
     if not 0 <= sure <= 1 or not 0 <= abstain_below <= 1:
         raise BlankLMError("probabilities lie between 0 and 1")
+    if count not in COUNTS:
+        raise BlankLMError(f"lengths count {' or '.join(COUNTS)}, not {count!r}")
     passages, lacunae = [], []
     for passage, found in damaged_passages(document, language):
-        reading = _Reading(document.source, passage, found, restorer_for(found))
+        restorer = restorer_for(found)
+        if count == "letters":
+            from blanklm.counting import LetterCounter
+
+            restorer = LetterCounter(restorer)
+        reading = _Reading(document.source, passage, found, restorer)
         restored = reading.restored(top, abstain_below, find_parallels, progress)
         numbers = range(len(lacunae), len(lacunae) + len(restored))
         number = iter(numbers)
@@ -242,7 +254,7 @@ _HINTS = {
 class _Reading:
     """A passage as a model reads it, and its lacunae as the model restores them."""
 
-    def __init__(self, source: str, passage: Passage, language: str, restorer: Restorer) -> None:
+    def __init__(self, source: str, passage: Passage, language: str, restorer: Restorer | LetterCounter) -> None:
         self.source, self.language, self.restorer = source, language, restorer
         self.parts = [part for part in passage.parts if isinstance(part, Lacuna) or self._is_read(part)]
         self.letters = "".join(part.text for part in self.parts if isinstance(part, Letters))

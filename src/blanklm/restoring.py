@@ -202,7 +202,7 @@ class Restorer:
             gaps.append(self._restore_gap(draft, guessed, number, posteriors.get(number), top, abstain_below))
             if progress:
                 progress(1)
-        return Restoration(tuple(_best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))
+        return Restoration(tuple(best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))
 
     def _restore_gap(
         self,
@@ -245,7 +245,7 @@ class Restorer:
             reason = f"the gap has more than {LONGEST_SEARCHED} characters"
         elif best.probability < abstain_below:
             reason = f"no restoration is as probable as {abstain_below:.0%}: the best has {best.probability:.1%}"
-        return GapRestoration(tuple(candidates), _places(candidates), lengths, reason is not None, reason)
+        return GapRestoration(tuple(candidates), places_of(candidates), lengths, reason is not None, reason)
 
     # --- Many documents, for evaluation -------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ def in_blocks(total: int, gaps: Iterable[tuple[int, int]]) -> list[int]:
     return blocks
 
 
-def _places(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
+def places_of(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
     """For each place of the best candidate, the characters there and their share of the candidates of that length."""
     length = len(candidates[0].text)
     alike = [c for c in candidates if len(c.text) == length]
@@ -435,7 +435,7 @@ def _places(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
     return tuple(places)
 
 
-def _best_combinations(choices: Sequence[Sequence[Candidate]], top: int) -> list[Hypothesis]:
+def best_combinations(choices: Sequence[Sequence[Candidate]], top: int) -> list[Hypothesis]:
     """The ``top`` most probable ways to take one candidate a gap, best first."""
 
     def hypothesis(chosen: tuple[int, ...]) -> Hypothesis:

@@ -14,7 +14,7 @@ const EXAMPLES = [
   ["la", '<ab><lb n="1"/>votum sol<gap reason="lost" quantity="3" unit="character"/>\n<lb n="2"/>libens '
     + '<gap reason="lost" extent="unknown" unit="character"/></ab>'],
 ];
-const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0" };
+const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0", count: "characters" };
 const SURE = [0.3, 0.5, 0.7, 0.9];
 const LONG = 1000; // characters; a longer text is not written into a command
 const SHOWN = 5; // restorations of a gap, before one asks for more
@@ -88,6 +88,7 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
       top: Number(option("top").value),
       abstain_below: Number(option("abstain").value),
       sure: Number(option("sure").value),
+      count: option("count").value,
     };
     const { results: [result] } = await call("v1/restore", body, asking.signal);
     shown = result;
@@ -274,7 +275,7 @@ function showTogether() {
 
 function commandLine() {
   const flags = [];
-  for (const [name, flag] of [["language", "--language"], ["notation", "--notation"], ["top", "--top"], ["abstain", "--abstain-below"], ["sure", "--sure"]]) {
+  for (const [name, flag] of [["language", "--language"], ["notation", "--notation"], ["top", "--top"], ["abstain", "--abstain-below"], ["sure", "--sure"], ["count", "--count"]]) {
     if (option(name).value !== DEFAULTS[name]) flags.push(` ${flag} ${option(name).value}`);
   }
   const source = shown.input.length > LONG ? `--file ${fileName("damaged")}` : quoted(shown.input);

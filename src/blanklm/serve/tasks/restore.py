@@ -31,6 +31,7 @@ class RestoreBody(TaskBody):
     abstain_below: float = Field(0.05, ge=0, le=1, description="Leave a gap if nothing is as probable as this.")
     sure: float = Field(0.0, ge=0, le=1, description="Leave characters lost that are less probable than this.")
     parallels: int = Field(3, ge=0, le=20, description="How many parallels for each gap.")
+    count: Literal["characters", "letters"] = Field("characters", description="What lengths count.")
 
 
 class Hypothesis(BaseModel):
@@ -179,6 +180,7 @@ def _restore(
                 body.abstain_below,
                 body.sure,
                 find,
+                body.count,
                 go_on,
             )
         )
