@@ -45,9 +45,7 @@ class LetterCounter:
         ]
         found = self.restorer.restore(wide, 2 * top, abstain_below, progress)
         asked = [part for part in parts if isinstance(part, Gap)]
-        gaps = [
-            _counted(gap, *found_for, top, abstain_below) for gap, *found_for in zip(asked, found.gaps, strict=True)
-        ]
+        gaps = [_counted(of, gap, top, abstain_below) for of, gap in zip(asked, found.gaps, strict=True)]
         return Restoration(tuple(best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))
 
     def _with_spaces(self, part: Part, neighbours: Sequence[Part]) -> Part:

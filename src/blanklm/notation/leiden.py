@@ -45,9 +45,11 @@ _LINE_NUMBER = re.compile(r"(?m:^)[ \t]*(?:[0-9]+[a-z]?[.:)]?|\([0-9]+[a-z]?\))(
 _LINE_END = re.compile(rf"(?:\|{{1,2}}|¦|//?)(?:[ ]?\(?{_DIGITS}\)?[ ]?)?")
 _HYPHEN = re.compile(rf"[{_DASH}](?=[ \t]*(?:[|/¦]|\r?\n))")
 _REMARK = re.compile(rf"\((?:\?|!|sic!?|[{_DASH}.\u2026 ]+|[0-9]+)\)|[?!*†]")
-_VACANT = r"[vu]ac(?:at|ant)?(?:\.|\b)(?:[ \t]*(?:c(?:a|irca)?\.[ \t]*)?[0-9]+)?"
-_VACAT = re.compile(rf"\({_VACANT}\)|(?<!\w){_VACANT}(?!\w)", re.IGNORECASE)
-_VACAT_AMONG_GREEK = re.compile(r"\(v+\.?\)|(?<!\w)v+\.?(?!\w)")
+_BEFORE, _BEHIND = r"(?<![^\s\[(|/])", r"(?![^\s\])|/])"  # of a word that is an editor's, not the text's
+_SPACES = r"(?:[ \t]*(?:c(?:a|irca)?\.[ \t]*)?[0-9]+)?"
+_VACANT = rf"[vu]ac(?:at|ant)?(?:\.{_SPACES}|{_SPACES}{_BEHIND})"
+_VACAT = re.compile(rf"\({_VACANT}\)|{_BEFORE}{_VACANT}", re.IGNORECASE)
+_VACAT_AMONG_GREEK = re.compile(rf"\(v+\.?\)|{_BEFORE}v+(?:\.|{_BEHIND})")
 _TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
