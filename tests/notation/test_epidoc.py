@@ -77,6 +77,7 @@ def test_lines_and_what_an_editor_left_out_are_no_gaps_to_restore(gap):
     [
         ('βου<lb n="2"/>λῆι', "βου λῆι"),
         ('βου\n   <lb n="2" break="no"/>\n  λῆι', "βουλῆι"),
+        ('βου\n<lb n="2" type="inWord"/>λῆ<cb break="no"/>\n<lb break="no"/>ι', "βουλῆι"),
         ("<w>καὶ</w><w>τῶι</w>", "καὶ τῶι"),
         ("<choice><sic>α</sic><corr>β</corr></choice>", "β"),
         ("<choice>\n<corr>β</corr>\n<sic>α</sic>\n</choice>γ", "βγ"),

@@ -53,7 +53,8 @@ _NOT_READ |= {"bibl", "listBibl", "figure", "graphic"}
 _PASSED_OVER = {"choice": {"sic", "orig", "abbr"}, "subst": {"del"}}  # for what stands beside them
 _ONE_OF = {"choice", "app"}  # of what is left of their children, the first is read
 _ONLY_ELEMENTS = {"choice", "app", "subst"}  # white space between their children is no white space of the text
-_APART = {"lb", "cb", "pb", "gb", "milestone", "space", "ab", "p", "lg", "l", "div", "item", "table", "row", "cell"}
+_BREAKS, _IN_WORD = {"lb", "cb", "pb", "gb"}, {"worddiv", "inWord"}  # the latter as older files have it
+_APART = _BREAKS | {"milestone", "space", "ab", "p", "lg", "l", "div", "item", "table", "row", "cell"}
 _CHARACTERS = {"character", "characters", "char", "chars", "letter", "letters", "chara"}
 
 
@@ -183,7 +184,7 @@ class _Reading:
             return
         if self._reader.language is None:
             self._reader.language = element.language
-        if name == "lb" and (attributes.get("break") == "no" or attributes.get("type") == "worddiv"):
+        if name in _BREAKS and (attributes.get("break") == "no" or attributes.get("type") in _IN_WORD):
             self._reader.join()
         elif name in _APART:
             self._reader.space(offset)
@@ -228,7 +229,7 @@ class _Reading:
             return
         if element.name == "div":
             self._end_passage(element.is_edition)
-        elif element.is_read and (element.name in _APART - {"lb"} or element.name == "w"):
+        elif element.is_read and (element.name in _APART - _BREAKS or element.name == "w"):
             self._reader.space(offset)
 
     def _text(self, text: str) -> None:

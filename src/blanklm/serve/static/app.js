@@ -5,7 +5,8 @@ import { $, element, stateIn } from "./dom.js";
 import * as fill from "./fill.js";
 import * as restore from "./restore.js";
 
-// Each has the `task` that it is for, a `title`, `start(models)`, and `open(first)`, which shows what the address says.
+// Each has the `task` that it is for, a `title`, the text `box`, `start(models)`, and `open(first)`, which shows what the
+// address says.
 const VIEWS = [fill, restore];
 
 try {
@@ -25,6 +26,7 @@ try {
       if (i === at) links[i].setAttribute("aria-current", "page");
       else links[i].removeAttribute("aria-current");
     });
+    document.querySelector(".skip").href = `#${views[at]?.box}`;
     views[at]?.open(!opened.has(views[at]));
     opened.add(views[at]);
   };

@@ -6,6 +6,7 @@ import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, 
 
 export const task = "fill";
 export const title = "Fill";
+export const box = "text";
 
 const EXAMPLES = [
   "They also have ___ which ___ .",
@@ -58,9 +59,9 @@ export function start(able) {
   $("fill").disabled = false;
 }
 
-/** Show what the address says; what stands in the text box may have been typed before we came. */
+/** Show what the address says; what stands in the text box may have been typed before we came, or in another visit. */
 export function open(first) {
-  readAddress(first && $("text").value);
+  readAddress(first || stateIn(location.hash).has("view") ? $("text").value : "");
 }
 
 // --- The state in the address -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import { $, copyText, element, percent, stateIn } from "./dom.js";
 
 export const task = "restore";
 export const title = "Restore";
+export const box = "restore-text";
 
 const EXAMPLES = [
   ["grc", "ἔδοξεν τῆι βουλῆι κα[. . . .] δήμωι"],
