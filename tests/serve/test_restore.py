@@ -340,9 +340,22 @@ def test_everything_has_a_name_and_stands_out(opened, scheme):
     assert len(ids) == len(set(ids))
 
 
-def test_it_fits_a_phone(opened):
-    page = opened({"text": LEIDEN}, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
-    expect(result(page)).to_contain_text("δήμωι")
+def test_it_fits_a_phone_with_parallels_and_all(opened):
+    """Random models restore nothing that has a parallel: one is put into the answer on its way."""
+    parallel = {"words": "και τωι δημωι " * 3, "texts": 1234, "before": "α" * 40, "behind": "β" * 40}
+    parallel["examples"] = ["HD000001", "I.PHI, unpronounceable place, -322±5", "ISic000001"]
+
+    def with_parallels(route):
+        answer = route.fetch().json()
+        for gap in answer["results"][0]["gaps"]:
+            gap["parallels"] = [parallel] * 3
+        route.fulfill(json=answer)
+
+    page = opened(None, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    page.route("**/v1/restore", with_parallels)
+    page.evaluate("location.hash = '#view=restore&abstain=0'")
+    expect(page.get_by_text("1234 texts: HD000001").first).to_be_visible()
+    page.get_by_text("Letter by letter").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
