@@ -1,6 +1,8 @@
 """Leiden notation: what is read, what is written, what is refused."""
 
+import contextlib
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -173,6 +175,37 @@ def test_a_text_that_is_too_large_is_not_read(monkeypatch):
     monkeypatch.setattr(leiden, "LARGEST", 5)
     with pytest.raises(NotationError, match="more than 5 characters"):
         parse("αβγδεζ")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "[α{}β]".replace("{}", " " * 100_000),
+        "α" + "-" + " " * 100_000 + "β",
+        "(" * 100_000,
+        "(" + ". " * 50_000,
+        "[" * 100_000,
+        "[α]" * 30_000,
+        "[.]" * 30_000,
+        "[. " * 30_000,
+        "<α=" * 30_000,
+        "{" * 100_000,
+        "vac. " * 20_000,
+        "α+ " * 30_000,
+        "1 " * 50_000,
+        "|5 " * 30_000,
+        "\n" * 100_000 + "α",
+        "[. 5 " + "." * 100_000 + "]",
+        "c. " * 30_000,
+    ],
+    ids=lambda source: source[:6],
+)
+def test_nothing_takes_long_to_read(source):
+    """A reader that looked ahead from every character would take minutes for these."""
+    started = time.process_time()
+    with contextlib.suppress(NotationError):
+        parse(source, "leiden")
+    assert time.process_time() - started < 5
 
 
 letters = st.text("αβγ", min_size=1, max_size=4)

@@ -186,6 +186,8 @@ class _Reading:
 
     def _loss(self, offset: int) -> int | None:
         """Where the loss ends that begins here, None if none does."""
+        if self.source[offset].isspace() and not self.source.startswith("\u0323", offset + 1):
+            return None
         kinds, numbers, dots, end = [], [], 0, offset
         while found := _LOSS.match(self.source, end):
             if not kinds and (
