@@ -116,7 +116,7 @@ class _Reading:
     def _step(self, offset: int) -> int:
         """Read what stands here; where it ends."""
         source, inside = self.source, self._open[-1][0] if self._open else ""
-        if inside != "[" and (found := _LINE_NUMBER.match(source, offset)):
+        if found := _LINE_NUMBER.match(source, offset):
             return found.end()
         if self._reader.in_word and (found := _HYPHEN.match(source, offset)):
             self._reader.join()
@@ -142,6 +142,8 @@ class _Reading:
             return found.end()
         if found := _LINE_END.match(source, offset):
             return found.end()
+        if inside == "[" and source[offset] in "0123456789":
+            raise self._bare_number(re.compile("[0-9]+").match(source, offset)[0], offset)
         self._reader.letters(source[offset], offset)
         return offset + 1
 
@@ -178,9 +180,10 @@ class _Reading:
         content = self.source[offset + 1 : close].strip()
         if not content.strip("?!"):
             raise refusal(self.source, offset, "these brackets are empty: write [...] for three letters, or [---]")
-        if re.fullmatch("[0-9]+", content):
-            message = f"[{content}] may mean {content} letters or any number: write [. . {content} . .] or [---]"
-            raise refusal(self.source, offset, message)
+
+    def _bare_number(self, digits: str, offset: int) -> NotationError:
+        message = f"{digits} in brackets may mean so many letters or any number: write [. . {digits} . .] or [---]"
+        return refusal(self.source, offset, message)
 
     # --- Losses within brackets -----------------------------------------------------------------------------------
 
