@@ -258,7 +258,7 @@ def test_a_length_for_each_blank(page):
 
 
 def test_the_link_reproduces_the_state_and_the_command_prints_the_same(opened, page, capsys, monkeypatch):
-    page.get_by_text("Options", exact=True).click()
+    page.locator("#editor").get_by_text("Options", exact=True).click()
     page.get_by_label("Which blank next").select_option("model")
     page.get_by_label("Beam width").fill("3")
     write(page, 'it\'s ___ & "<b>___</b>" .')
@@ -334,7 +334,7 @@ def test_everything_can_be_done_from_the_keyboard(page):
 
 def test_every_control_has_a_name_and_every_section_a_heading(page):
     expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
-    page.get_by_text("Options", exact=True).click()
+    page.locator("#editor").get_by_text("Options", exact=True).click()
     controls = page.locator("button, input, select, textarea, summary, a").filter(visible=True)
     for control in controls.all():
         expect(control).to_have_accessible_name(re.compile(r"\S"))
