@@ -931,3 +931,35 @@ def data(
         print(f"looked in {data_root()} (set BLANKLM_DATA to change it)")
     if bad:
         sys.exit(1)
+
+
+# --- reproduce --------------------------------------------------------------------------------------------------------
+
+
+class Table(StrEnum):
+    infilling = "infilling"
+
+
+@app.command()
+def reproduce(
+    table: Annotated[Table, typer.Argument(help="Which of the paper's experiments.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
+    corpus: Annotated[list[str] | None, typer.Option(help="yahoo or yelp; both by default.")] = None,
+    part: Annotated[list[str] | None, typer.Option(help="A system, such as blm or insertion; all by default.")] = None,
+    texts: Annotated[int, typer.Option(help="Fill so many texts of the test set; 0: all.")] = 0,
+    seconds: Annotated[float, typer.Option(help="End each system's training by the clock; 0: by its steps.")] = 0.0,
+    backbone: Annotated[
+        str | None, typer.Option(help="The pretrained encoder of BERT+LM: a folder or a Hub id; MiniLM by default.")
+    ] = None,
+) -> None:
+    """Train and compare every system of a table of the paper; what is done already is not done again.
+
+    blanklm reproduce infilling --out runs/infilling --corpus yahoo --part lm --part blm
+    """
+    from blanklm.recipes import infilling
+
+    chosen = corpus or list(infilling.CORPORA)
+    settings = {"out": out, "texts": texts, "seconds": seconds, "backbone": backbone}
+    parts = [one for name in chosen for one in infilling.parts_of(name, part, **settings)]
+    rows = infilling.main(parts, _say)
+    print(infilling.table(rows))
