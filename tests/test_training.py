@@ -284,6 +284,16 @@ def weights_after(folder, memory=None, **options):
     return run, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
 
 
+def test_half_precision_on_a_cpu_trains_nearly_as_float32_does(tmp_path):
+    """Activations are rounded to eight bits of fraction, weights and their updates are not."""
+    runs = [weights_after(tmp_path / precision, precision=precision)[0] for precision in ("float32", "bf16")]
+    assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
+    exact, rounded = (json.loads((r.folder / "metrics.jsonl").read_text().splitlines()[0])["loss"] for r in runs)
+    assert exact != rounded and rounded == pytest.approx(exact, rel=0.01)
+    with pytest.raises(TrainingError, match="precision must be auto, bf16, float32, not 'fp8'"):
+        TrainingConfig(precision="fp8")
+
+
 def test_short_of_memory_a_batch_is_cut_and_the_update_stays_the_same(tmp_path):
     _, expected = weights_after(tmp_path / "enough")
     run, found = weights_after(tmp_path / "short", memory=2)

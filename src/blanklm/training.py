@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, load, set_seed
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -41,6 +42,7 @@ from blanklm.streaming import Place, StreamedTexts
 from blanklm.tokenizer import Tokenizer
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
+PRECISIONS = ("auto", "bf16", "float32")
 WORKERS = 12  # processes that prepare batches for a GPU, where the machine has as many cores to spare
 
 
@@ -59,6 +61,7 @@ class TrainingConfig:
     log_every: int = 20
     patience: int = 0  # stop after this many evaluations without a better bound; 0 never stops early
     seed: int = 0
+    precision: str = "auto"  # of activations: bf16 or float32; auto takes bf16 on a GPU
     seconds: float = 0.0  # above 0, the clock may end the run before its steps do, the learning rate falling in time
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class TrainingConfig:
         for name in ("learning_rate", "clip", "skew"):
             if not 0 < getattr(self, name) < math.inf:
                 raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
+        if self.precision not in PRECISIONS:
+            raise TrainingError(f"precision must be {', '.join(PRECISIONS)}, not {self.precision!r}")
         if not 0 <= self.ema < 1:
             raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
 
@@ -150,8 +155,10 @@ class Run:
         self.texts, self.validation = texts, validation
         trackers = "tensorboard" if importlib.util.find_spec("tensorboard") else None
         gpu = torch.cuda.is_available()
+        half = config.precision == "bf16" or (gpu and config.precision == "auto")
+        AcceleratorState._reset_state()  # of a run before this one, which may have had another precision
         self.accelerator = Accelerator(
-            mixed_precision="bf16" if gpu else "no",
+            mixed_precision="bf16" if half else "no",
             cpu=not gpu,
             log_with=trackers,
             project_dir=str(folder),

@@ -95,7 +95,7 @@ class BLM(nn.Module):
 
     def word_logits(self, z: Tensor) -> Tensor:
         """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
-        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
         """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""

@@ -57,7 +57,7 @@ class Predictor(nn.Module):
 
     def word_logits(self, z: Tensor) -> Tensor:
         """[A, V] for vectors z [A, d]."""
-        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def log_probs(self, asked: Asked) -> Tensor:
         """log p of each token asked for [A]."""
