@@ -246,6 +246,168 @@ def serving_cpu() -> str:
     )
 
 
+PAPER_BLEU = {  # Table 1 of the paper, which trained on 100,000 documents
+    "no infill": (75.2, 55.0, 37.4, 23.6, 13.0),
+    "insertion": (84.8, 72.3, 58.9, 46.0, 33.8),
+    "mlm": (83.7, 69.3, 55.5, 43.2, 32.2),
+    "bert-lm": (82.8, 66.3, 50.3, 37.4, 26.2),
+    "seq2seq-full": (86.3, 72.9, 59.4, 46.3, 34.0),
+    "seq2seq-fill": (82.8, 67.5, 52.9, 39.9, 28.6),
+    "blm": (86.5, 73.2, 59.6, 46.8, 34.8),
+}
+IN_THE_PAPER = tuple(name for name in PAPER_BLEU if name != "no infill")
+OURS_ALONE = (
+    "blm-greedy",
+    "blm-model",
+    "blm-parallel",
+    "blm-minilm",
+    "blm-english",
+    "mlm-left-to-right",
+    "mlm-one-shot",
+)
+INFILLED = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
+
+
+def infilling_rows(corpus: str, systems: tuple[str, ...] = (*IN_THE_PAPER, *OURS_ALONE)) -> dict[str, dict]:
+    """The rows there are of these systems."""
+    paths = {name: ROOT / "results" / "infilling" / f"{corpus}-{name}.json" for name in systems}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+
+
+def by_share(first: str, ratios: dict, rows: list[list[str]]) -> str:
+    return table([first, *(f"{float(ratio):.0%}" for ratio in ratios)], rows)
+
+
+def infilling_bleu(corpus: str, systems: tuple[str, ...]) -> str:
+    """BLEU, the best of each column in bold; a masked model, which is told the lengths, does not compete."""
+    judge, found = infilling_rows(corpus, ("lm",)), infilling_rows(corpus, systems)
+    if not judge or not found:
+        return f"There is no run on {INFILLED[corpus]} yet.\n"
+    ratios = judge["lm"]["ratios"]
+    values = {name: [round(r["bleu"], 1) for r in row["ratios"].values()] for name, row in found.items()}
+    best = [max(column) for column in zip(*(v for name, v in values.items() if "mlm" not in name), strict=True)]
+    rows = [["no infill", *(f"{r['no_infill_bleu']:.1f}" for r in ratios.values())]]
+    for name, row in found.items():
+        tops = [value == top and "mlm" not in name for value, top in zip(values[name], best, strict=True)]
+        cells = [f"**{value:.1f}**" if top else f"{value:.1f}" for value, top in zip(values[name], tops, strict=True)]
+        rows.append([row["label"], *cells])
+    return by_share("BLEU, share of words hidden", ratios, rows)
+
+
+def infilling_yahoo() -> str:
+    return infilling_bleu("yahoo", (*IN_THE_PAPER, *OURS_ALONE))
+
+
+def infilling_yelp() -> str:
+    return infilling_bleu("yelp", (*IN_THE_PAPER, *OURS_ALONE))
+
+
+def infilling_readme() -> str:
+    return infilling_bleu("yahoo", (*IN_THE_PAPER, "blm-minilm", "blm-english"))
+
+
+def infilling_paper() -> str:
+    labels = {name: row["label"] for name, row in infilling_rows("yahoo").items()}
+    missing = {"insertion": "InsT", "seq2seq-full": "Seq2seq-full", "seq2seq-fill": "Seq2seq-fill"}
+    rows = [
+        [({"no infill": name} | missing | labels).get(name, name), *(f"{value:.1f}" for value in values)]
+        for name, values in PAPER_BLEU.items()
+    ]
+    return by_share("the paper's Table 1", infilling_rows("yahoo", ("lm",))["lm"]["ratios"], rows)
+
+
+def infilling_perplexity() -> str:
+    judge = infilling_rows("yahoo", ("lm",))["lm"]["ratios"]
+    rows = [["no infill", *(f"{r['no_infill_perplexity']:.0f}" for r in judge.values())]]
+    for row in infilling_rows("yahoo").values():
+        rows.append([row["label"], *(f"{r['perplexity']:.0f}" for r in row["ratios"].values())])
+    rows.append(["original texts", *(f"{r['original_perplexity']:.0f}" for r in judge.values())])
+    return by_share("perplexity, share of words hidden", judge, rows)
+
+
+def infilling_failures() -> str:
+    rows = []
+    for corpus, title in INFILLED.items():
+        for row in infilling_rows(corpus, (*IN_THE_PAPER, "insertion-free", *OURS_ALONE)).values():
+            shares = row["ratios"].values()
+            kinds = [(100 * r["failure_rate"], 100 * r["lost_words"], 100 * r["wrong_blanks"]) for r in shares]
+            if any(rate for rate, *_ in kinds):
+                rows.append([f"{title}, {row['label']}", *(f"{rate:.1f} ({a:.1f} + {b:.1f})" for rate, a, b in kinds)])
+    if not rows:
+        return "No system of the tables above has a failure: every blank is filled, and nothing else is changed.\n"
+    return by_share("failures, % (words lost + blanks wrong)", infilling_rows("yahoo", ("lm",))["lm"]["ratios"], rows)
+
+
+def infilling_setting() -> str:
+    said = []
+    for corpus, title in INFILLED.items():
+        for row in infilling_rows(corpus, ("blm",)).values():
+            test, training = row["test"], row["training"]
+            encoder = training["model"]["encoder"]
+            tried = "; ".join(
+                f"{name}: {', '.join(f'{bleu:.1f}' for bleu in scores.values())}"
+                for name, scores in row["validation_bleu"].items()
+            )
+            said.append(
+                f"- **{title}**: trained on {row['trained_on']}; {test['texts']:,} of the {test['of']:,} test texts, spread evenly over the file; mask\n"
+                f"  seed {test['mask_seed']}; {encoder['layers']} layers of width {encoder['width']}, a vocabulary of {training['model']['vocabulary']:,} words. The beam of the row BLM was chosen on validation texts\n"
+                f"  (BLEU at each share of words hidden: {tried}).\n"
+            )
+    return "".join(said)
+
+
+def infilling_training() -> str:
+    rows = []
+    for corpus, title in INFILLED.items():
+        for row in infilling_rows(corpus, ("lm", *IN_THE_PAPER, "blm-minilm", "blm-english")).values():
+            t = row["training"]
+            cells = (
+                f"{t['parameters'] / 1e6:.1f} M",
+                f"{t['steps']:,}",
+                f"{t['best_step']:,}",
+                f"{t['epochs']:,}",
+                f"{t['seconds']:.0f}",
+            )
+            rows.append([f"{title}, {row['label'].removesuffix(', greedy')}", *cells])
+    return table(["system", "parameters", "steps", "best at step", "epochs", "seconds"], rows)
+
+
+def infilling_speed() -> str:
+    rows = infilling_rows("yahoo", ("blm-greedy", "blm-parallel"))
+    greedy, parallel = ([r["words_per_second"] for r in row["ratios"].values()] for row in rows.values())
+    ratios = rows["blm-greedy"]["ratios"]
+    return by_share(
+        "words/s, other systems on the same GPU",
+        ratios,
+        [
+            ["one word at a time", *(f"{v:,.0f}" for v in greedy)],
+            ["all blanks at once", *(f"{v:,.0f}" for v in parallel)],
+        ],
+    )
+
+
+def figure_5() -> str:
+    """The paper's example: what each system put into its blanks, in italics."""
+    masks = ["when time flies , {} does it go ? {} the center of the {} to be recycled {} made into new time ."]
+    masks += ["when time {} , where {} ? {} the {} of {} universe to {} recycled {} made into {} ."]
+    original = [
+        ["where", "to", "universe", "and"],
+        ["flies", "does it go", "to", "center", "the", "be", "and", "new time"],
+    ]
+    rows = {name: row for name, row in infilling_rows("yahoo").items() if row.get("figure_5")}
+    said = []
+    for number, mask in enumerate(masks):
+        blanks = mask.count("{}")
+        lines = [["blanked", mask.format(*[r"\_\_\_"] * blanks)]]
+        for row in rows.values():
+            fill = row["figure_5"][number]
+            spans = [f"*{span.replace('_', chr(92) + '_')}*" if span else "(nothing)" for span in fill["spans"]]
+            lines.append([row["label"], "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans)])
+        lines.append(["original", mask.format(*(f"**{span}**" for span in original[number]))])
+        said.append(table(["", f"{'10%' if number == 0 else '50%'} hidden"], lines).replace("| ---: |", "| --- |"))
+    return "\n".join(said)
+
+
 SYSTEMS = {  # the parts of recipes/restoration.py
     "greek-pythia": "Pythia",
     "greek-pythia-word": "Pythia-Word",
@@ -360,6 +522,16 @@ PASSAGES = {
         streaming_cpu,
         thousand_gpus,
         fuzzing,
+        infilling_yahoo,
+        infilling_yelp,
+        infilling_readme,
+        infilling_paper,
+        infilling_perplexity,
+        infilling_failures,
+        infilling_setting,
+        infilling_training,
+        infilling_speed,
+        figure_5,
         restoration,
         restoration_ranked,
         restoration_lengths,

@@ -1,10 +1,19 @@
 """The infilling task: one scorer for every system that can fill."""
 
+import math
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from blanklm.canvas import Fill, Template
-from blanklm.data import mask_corpus
-from blanklm.tasks.infilling import evaluate
+from blanklm.data import find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
+from blanklm.errors import DataError
+from blanklm.metrics import corpus_bleu
+from blanklm.tasks.infilling import evaluate, failure, score
+
+SENTENCES = Path(__file__).parent / "fixtures" / "yelp_test.txt"
+PAPER = {0.1: 75.2, 0.2: 55.0, 0.3: 37.4, 0.4: 23.6, 0.5: 13.0}  # Table 1, "No infill"
 
 TEXTS = ["the food was really good and the staff was friendly .", "i will never come back to this place !"] * 5
 
@@ -45,3 +54,64 @@ def test_an_empty_span_or_a_changed_text_is_a_failure():
 
     (report,) = evaluate(Losing(1), TEXTS, ratios=[0.3], seed=1).values()
     assert report["failure_rate"] == pytest.approx(0.2)
+
+
+def test_failures_are_told_apart_by_what_became_of_the_given_words():
+    (masked,) = mask_corpus(["when time flies , where does it go ?"], 0.3, 3)
+    spans = tuple("x" for _ in masked.spans)
+    good = masked.template.render(spans)
+    kinds = {
+        good: None,
+        good + " and": "wrong_blanks",  # words where there was no blank
+        no_infill(masked): "wrong_blanks",  # blanks left empty
+        good.replace(no_infill(masked).split()[2], "y"): "lost_words",
+        " ".join(reversed(good.split())): "lost_words",
+    }
+    fills = [Fill(text, spans if kind is None else ("",) * len(spans), 0.0) for text, kind in kinds.items()]
+    assert [failure(masked, fill) for fill in fills] == list(kinds.values())
+    report = score([masked] * 5, fills)
+    assert (report["failure_rate"], report["lost_words"], report["wrong_blanks"]) == (0.8, 0.4, 0.4)
+    assert report["length_error"] == score([masked], fills[:1])["length_error"]  # of the valid one alone
+
+
+def test_masks_come_back_from_their_file(tmp_path):
+    masked = mask_corpus([*TEXTS, "a \\___ of its own \u2028 ___ here"], 0.4, 0)
+    write_masks(tmp_path / "masks" / "test.jsonl", masked)
+    assert read_masks(tmp_path / "masks" / "test.jsonl") == masked
+
+
+def slow_bleu(outputs, references):
+    """Papineni et al. 2002, on whitespace words: clipped n-gram precisions of the corpus and the brevity penalty."""
+    found, possible = [0] * 4, [0] * 4
+    for output, reference in zip(outputs, references, strict=True):
+        for n in range(4):
+            ngrams = [Counter(zip(*(t.split()[i:] for i in range(n + 1)), strict=False)) for t in (output, reference)]
+            found[n] += sum((ngrams[0] & ngrams[1]).values())
+            possible[n] += sum(ngrams[0].values())
+    written, wanted = (sum(len(text.split()) for text in texts) for texts in (outputs, references))
+    precision = sum(math.log(f / p) for f, p in zip(found, possible, strict=True)) / 4
+    return 100 * math.exp(precision + min(0.0, 1 - wanted / written))
+
+
+def test_the_no_infill_row_of_real_sentences():
+    """ceil(r n) words hidden, and the BLEU of what is left as its definition says."""
+    sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
+    assert len(sentences) == 200
+    for ratio in PAPER:
+        masked = mask_corpus(sentences, ratio, 0)
+        bare = [no_infill(m) for m in masked]
+        assert [len(text.split()) - len(b.split()) for text, b in zip(sentences, bare, strict=True)] == [
+            math.ceil(round(ratio * len(text.split()), 9)) for text in sentences
+        ]
+        assert corpus_bleu(bare, sentences) == pytest.approx(slow_bleu(bare, sentences), abs=1e-6)
+
+
+def test_the_no_infill_row_of_the_paper():
+    try:
+        find("yahoo", "test")
+    except DataError:
+        pytest.skip("the Yahoo Answers test file is not here: set BLANKLM_DATA")
+    documents = list(read_corpus("yahoo", "test"))
+    for ratio, expected in PAPER.items():
+        masked = mask_corpus(documents, ratio, 0)
+        assert corpus_bleu([no_infill(m) for m in masked], documents) == pytest.approx(expected, abs=0.3), ratio

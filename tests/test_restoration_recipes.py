@@ -9,7 +9,7 @@ import pytest
 
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import greek, latin, restoration, restorers
-from blanklm.recipes.clock import encode_characters, pieces_of, snippets
+from blanklm.recipes.stages import encode_characters, pieces_of, snippets
 from blanklm.restoring import Gap, Restorer
 from blanklm.tokenizer import Tokenizer
 

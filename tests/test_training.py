@@ -284,6 +284,16 @@ def weights_after(folder, memory=None, **options):
     return run, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
 
 
+def test_half_precision_on_a_cpu_trains_nearly_as_float32_does(tmp_path):
+    """Activations are rounded to eight bits of fraction, weights and their updates are not."""
+    runs = [weights_after(tmp_path / precision, precision=precision)[0] for precision in ("float32", "bf16")]
+    assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
+    exact, rounded = (json.loads((r.folder / "metrics.jsonl").read_text().splitlines()[0])["loss"] for r in runs)
+    assert exact != rounded and rounded == pytest.approx(exact, rel=0.01)
+    with pytest.raises(TrainingError, match="precision must be auto, bf16, float32, not 'fp8'"):
+        TrainingConfig(precision="fp8")
+
+
 def test_short_of_memory_a_batch_is_cut_and_the_update_stays_the_same(tmp_path):
     _, expected = weights_after(tmp_path / "enough")
     run, found = weights_after(tmp_path / "short", memory=2)
@@ -387,3 +397,16 @@ def test_streamed_texts_resume_bit_for_bit(tmp_path):
     resumed._save_state()
     with pytest.raises(TrainingError, match="2 processes shared its texts, not 1"):
         run("broken").restore()
+
+
+def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
+    config = TrainingConfig(steps=10**6, warmup=0, seconds=10.0)
+    assert config.learning_rate_at(5, 5.0) == pytest.approx(0.5)
+    assert config.learning_rate_at(5, 10.0) == pytest.approx(0.0)
+    assert TrainingConfig(steps=10**6, warmup=0).learning_rate_at(5, 10.0) == pytest.approx(1.0, abs=1e-6)
+    tokenizer, texts = corpus()
+    short = TrainingConfig(steps=10**6, tokens_per_batch=64, evaluate_every=10**6, save_every=10**6, seconds=0.5)
+    progress = train(new_model(tokenizer), tokenizer, texts, texts, short, tmp_path, show_progress=False)
+    assert 0 < progress.step < 10**6 and 0.5 <= progress.seconds < 5
+    assert progress.best_step == progress.step  # evaluated once more at the end
+    assert (tmp_path / f"state-{progress.step:08d}").is_dir()

@@ -23,12 +23,11 @@ from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
 from blanklm.models.blm import BLM
+from blanklm.models.predictor import LONGEST_SPAN
 from blanklm.special import BLANK
 from blanklm.tokenizer import Tokenizer
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
-# Tokens in a blank of no given length, where there is text around it: the most probable words may repeat for ever.
-LONGEST_SPAN = 64
 SCORE_METHODS = ("exact", "monte-carlo", "bound")
 
 ConstraintLike = Constraint | Mapping[str, Any]

@@ -14,17 +14,19 @@ from blanklm.api import BlankLM
 from blanklm.canvas import Blank, Fill, Template
 from blanklm.data.masking import LONGEST_SLOT
 from blanklm.errors import BlankLMError
-from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled
+from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
 from blanklm.restoring import Candidate, Draft, Part
-from blanklm.special import BLANK
+from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
-INFILLERS = ("fill-in-middle", "masked")  # kinds of checkpoint
-TEXTS_AT_ONCE = 64  # texts filled together
+INFILLERS = ("fill-in-middle", "masked", "roberta-masked", "insertion", "bert-lm", "seq2seq")  # kinds of checkpoint
+TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
+SLOTS_AT_ONCE = 256  # slots of as many texts that Pythia restores together
 
 
 class Baseline:
     does: str  # what its model must be able to do
+    on_gpu = torch.float32  # how exact it is there
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -35,7 +37,7 @@ class Baseline:
         if not hasattr(loaded.model, cls.does):
             raise BlankLMError(f"the model in {folder} is of another kind: it has no {cls.does}()")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(loaded.model.to(device), loaded.tokenizer)
+        return cls(loaded.model.to(device, cls.on_gpu if device.startswith("cuda") else None), loaded.tokenizer)
 
 
 class LanguageModel(Baseline):
@@ -49,9 +51,14 @@ class LanguageModel(Baseline):
 
 
 class Infiller(Baseline):
-    """A fill-in-the-middle model, or a masked one, which must be told what is ``hidden``: it uses its length alone."""
+    """A model to compare with. A masked one must be told what is ``hidden``: it uses its length alone.
+
+    A seq2seq model may answer with a text that is no fill of the canvas: words lost, or blanks counted wrong. Then the
+    fill's text is what was written, and it is not what its spans make of the canvas.
+    """
 
     does = "write"
+    on_gpu = torch.bfloat16
 
     @property
     def oracle(self) -> bool:
@@ -73,18 +80,37 @@ class Infiller(Baseline):
         bans = not_writable(self.tokenizer).to(self.model.device)
         by_length = sorted(range(len(texts)), key=lambda i: len(canvases[i].ids))
         fills: list[Any] = [None] * len(texts)
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            members = by_length[start : start + TEXTS_AT_ONCE]
+        at_once = TEXTS_AT_ONCE.get(self.model.device.type, 64)
+        for start in range(0, len(texts), at_once):
+            members = by_length[start : start + at_once]
             written = self.model.write([canvases[i] for i in members], bans, **options)
             for i, found in zip(members, written, strict=True):
-                spans = [
-                    self.tokenizer.span_text(ids, space)
-                    for ids, space in zip(found.spans, canvases[i].spaces, strict=True)
-                ]
-                fills[i] = Fill(self.tokenizer.render(templates[i], spans), tuple(spans), found.log_prob)
+                fills[i] = self._to_fill(templates[i], canvases[i], found)
             if progress:
                 progress(len(members))
         return fills
+
+    def _to_fill(self, template: Template, canvas: Unfilled, found: Written) -> Fill:
+        if found.whole is not None:
+            words = self._words(found.whole, template)
+            spans = fitting_spans(template, words)
+            if spans is None:
+                return Fill(" ".join(words), ("",) * len(template.blanks), found.log_prob)
+            return Fill(self.tokenizer.render(template, spans), tuple(spans), found.log_prob)
+        blanks = len(canvas.spaces)
+        given, beyond = found.spans[:blanks], found.spans[blanks:]
+        given = given + [[]] * (blanks - len(given))
+        spans = [self.tokenizer.span_text(ids, space) for ids, space in zip(given, canvas.spaces, strict=True)]
+        text = " ".join((self.tokenizer.render(template, spans), *map(self.tokenizer.decode, beyond)))
+        return Fill(text, tuple(spans), found.log_prob)
+
+    def _words(self, ids: Sequence[int], template: Template) -> list[str]:
+        """The words of a whole text; those unknown to the model are, in their order, the unknown ones of the canvas."""
+        if self.tokenizer.kind != "word":
+            return self.tokenizer.decode(ids).split()
+        given = (word for piece in template.pieces for word in piece.split())
+        unknown = iter([word for word in given if self.tokenizer.encode(word) == [UNK]])
+        return [next(unknown, self.tokenizer.token(UNK)) if i == UNK else self.tokenizer.token(i) for i in ids]
 
     def _unfilled(self, template: Template, hidden: Sequence[str] | None) -> Unfilled:
         if not template.blanks:
@@ -109,6 +135,28 @@ def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = Non
     folder = pretrained.locate(model)
     kind = Infiller if checkpoint.read_config(folder)["kind"] in INFILLERS else BlankLM
     return kind.from_pretrained(folder, device)
+
+
+def fitting_spans(template: Template, words: Sequence[str]) -> list[str] | None:
+    """What each blank holds if ``words`` are a fill of the template, at least a word for each; None if they are not.
+
+    Every run of given words is sought from left to right, as early as it can be: a later place never fits better.
+    """
+    pieces = [piece.split() for piece in template.pieces]
+    first, *between, last = pieces
+    end = len(words) - len(last)
+    if list(words[: len(first)]) != first or end < len(first) or list(words[end:]) != last:
+        return None
+    spans, start = [], len(first)
+    for piece in between:
+        found = start + 1
+        while found + len(piece) <= end and list(words[found : found + len(piece)]) != piece:
+            found += 1
+        if found + len(piece) > end:
+            return None
+        spans.append(" ".join(words[start:found]))
+        start = found + len(piece)
+    return [*spans, " ".join(words[start:end])] if start < end else None
 
 
 def not_writable(tokenizer: Tokenizer) -> Tensor:
@@ -165,8 +213,8 @@ class SlotBySlot(Baseline):
             windows.append((ids[first : first + longest], starts[number] - first, k))
         found: list[Any] = [None] * len(jobs)
         by_length = sorted(range(len(jobs)), key=lambda i: len(windows[i][0]))
-        for start in range(0, len(jobs), 4 * TEXTS_AT_ONCE):
-            members = by_length[start : start + 4 * TEXTS_AT_ONCE]
+        for start in range(0, len(jobs), SLOTS_AT_ONCE):
+            members = by_length[start : start + SLOTS_AT_ONCE]
             answered = self.model.restore_slots(*zip(*(windows[i] for i in members), strict=True), self.beam)
             for i, answers in zip(members, answered, strict=True):
                 found[i] = answers

@@ -37,6 +37,10 @@ MODELS = {  # kind -> where its class and config live
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
     "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
+    "roberta-masked": ("blanklm.models.roberta", "RobertaMasked", "PredictorConfig"),
+    "insertion": ("blanklm.models.insertion", "InsertionTransformer", "PredictorConfig"),
+    "bert-lm": ("blanklm.models.bert_lm", "BertLM", "BertLMConfig"),
+    "seq2seq": ("blanklm.models.seq2seq", "Seq2Seq", "Seq2SeqConfig"),
     "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
     "mixed-lblm": ("blanklm.models.mixed", "MixedLBLM", "MixedConfig"),
     "pythia": ("blanklm.models.pythia", "Pythia", "PythiaConfig"),
@@ -63,11 +67,14 @@ def save(
     ``weights``: the model's, where they were put together from the parts that several processes hold.
     """
     classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
-    kind = next(kind for kind, (_, name, _) in MODELS.items() if name in classes)
+    kinds = {name: kind for kind, (_, name, _) in MODELS.items()}
+    kind = next(kinds[name] for name in classes if name in kinds)
     config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
-    stored = {}
-    for name, tensor in (model.state_dict() if weights is None else weights).items():
-        stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
+    weights = model.state_dict() if weights is None else weights
+    stored, tied = {}, _tied(weights)
+    for name, tensor in weights.items():
+        if name not in tied:
+            stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
@@ -100,7 +107,9 @@ def load(folder: Path) -> Checkpoint:
         if parameters > sum(tensor.numel() for tensor in weights.values()):
             raise RuntimeError(f"it has too few weights for {parameters:,} parameters")
         model = model_class(model_config)
-        model.load_state_dict(weights)
+        model.load_state_dict(weights | {name: weights[first] for name, first in _tied(model.state_dict()).items()})
+    except KeyError as error:
+        raise CheckpointError(f"{path} does not fit its config.json (there is no {error})") from None
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
     except RuntimeError as error:
@@ -123,6 +132,15 @@ def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
                 f"{damaged} is not what was saved (its checksum differs): copy or download the folder again"
             )
     return weights
+
+
+def _tied(weights: dict[str, torch.Tensor]) -> dict[str, str]:
+    """Names of tensors that are another one under a second name, as other libraries have them, with its first name."""
+    first: dict[tuple, str] = {}  # by place in memory
+    places = {name: (t.data_ptr(), t.shape) for name, t in weights.items() if t.numel() and t.data_ptr()}
+    for name, place in places.items():
+        first.setdefault(place, name)
+    return {name: first[place] for name, place in places.items() if first[place] != name}
 
 
 def _sum_of_tensors(weights: dict[str, torch.Tensor]) -> str:

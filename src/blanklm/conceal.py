@@ -180,6 +180,13 @@ def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None, on_
     )
 
 
+def log_softmax_of_each(logits: Tensor, group: Tensor, groups: int) -> Tensor:
+    """Log-softmax [K] of ``logits`` [K] within each group; ``group`` [K] says whose they are."""
+    highest = logits.new_full((groups,), -torch.inf).scatter_reduce(0, group, logits.detach(), "amax")  # [groups]
+    total = logits.new_zeros(groups).index_add(0, group, (logits - highest[group]).exp())  # [groups]
+    return logits - (highest + total.log())[group]
+
+
 # --- Which positions are shown ------------------------------------------------------------------------------
 
 

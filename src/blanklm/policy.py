@@ -1,7 +1,7 @@
 """What decoding and likelihood ask of a model: score the actions of these canvases.
 
 BLM, L-BLM and the Insertion Transformer are policies; ``blanklm.decoding`` and ``blanklm.likelihood`` know
-nothing else of them.
+nothing else of them. The Insertion Transformer is one to ``likelihood`` alone: its canvases have no blanks to score.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, load, set_seed
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -41,6 +42,8 @@ from blanklm.streaming import Place, StreamedTexts
 from blanklm.tokenizer import Tokenizer
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
+PRECISIONS = ("auto", "bf16", "float32")
+WORKERS = 12  # processes that prepare batches for a GPU, where the machine has as many cores to spare
 
 
 @dataclass(frozen=True)
@@ -58,25 +61,31 @@ class TrainingConfig:
     log_every: int = 20
     patience: int = 0  # stop after this many evaluations without a better bound; 0 never stops early
     seed: int = 0
+    precision: str = "auto"  # of activations: bf16 or float32; auto takes bf16 on a GPU
+    seconds: float = 0.0  # above 0, the clock may end the run before its steps do, the learning rate falling in time
 
     def __post_init__(self) -> None:
         for name in ("steps", "tokens_per_batch", "evaluate_every", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "patience"):
+        for name in ("warmup", "weight_decay", "patience", "seconds"):
             if not getattr(self, name) >= 0:
                 raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("learning_rate", "clip", "skew"):
             if not 0 < getattr(self, name) < math.inf:
                 raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
+        if self.precision not in PRECISIONS:
+            raise TrainingError(f"precision must be {', '.join(PRECISIONS)}, not {self.precision!r}")
         if not 0 <= self.ema < 1:
             raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
 
-    def learning_rate_at(self, step: int) -> float:
+    def learning_rate_at(self, step: int, seconds: float = 0.0) -> float:
         """As a fraction of the peak."""
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        if self.seconds:
+            done = max(done, seconds / self.seconds)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
@@ -139,13 +148,17 @@ class Run:
         config: TrainingConfig,
         folder: Path,
         about: dict[str, Any] | None,
+        workers: int = WORKERS,
+        compiles: bool = True,
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
         trackers = "tensorboard" if importlib.util.find_spec("tensorboard") else None
         gpu = torch.cuda.is_available()
+        half = config.precision == "bf16" or (gpu and config.precision == "auto")
+        AcceleratorState._reset_state()  # of a run before this one, which may have had another precision
         self.accelerator = Accelerator(
-            mixed_precision="bf16" if gpu else "no",
+            mixed_precision="bf16" if half else "no",
             cpu=not gpu,
             log_with=trackers,
             project_dir=str(folder),
@@ -154,31 +167,32 @@ class Run:
         self.sharded = self.accelerator.distributed_type == DistributedType.FSDP
         if self.sharded and config.ema:
             raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
+        if config.seconds and self.accelerator.num_processes > 1:
+            raise TrainingError("the clock can end a run of one process only: give a number of steps")
         set_seed(config.seed, device_specific=True)  # dropout of its own in every process
         on_gpu = self.accelerator.device.type == "cuda"
         optimizer = torch.optim.AdamW(
             _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
         )
-        if on_gpu and self.worth_compiling:
+        if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             compile_parts(model)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, config.learning_rate_at)
-        self.preparation = Preparation(model, texts, self.accelerator)
+        self.progress = Progress()
+        self.began: float | None = None  # the clock, less the seconds of earlier parts of the run
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: config.learning_rate_at(step, self.elapsed)
+        )
+        self.preparation = Preparation(model, texts, self.accelerator, workers)
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
         self.schedule = schedule
         with warnings.catch_warnings():  # its new name is not known to Accelerate yet
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")
             self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        self.progress = Progress()
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
         self.averaged = None
         if config.ema:
             self.averaged = Average(self.accelerator.unwrap_model(self.model), config.ema)
             self.accelerator.register_for_checkpointing(self.averaged)
-
-    @property
-    def worth_compiling(self) -> bool:
-        return self.config.steps >= STEPS_WORTH_COMPILING
 
     # --- Beginning and going on --------------------------------------------------------------------------------
 
@@ -260,6 +274,11 @@ class Run:
 
     # --- The loop ----------------------------------------------------------------------------------------------
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the run has gone on for, those before it was resumed included."""
+        return self.progress.seconds if self.began is None else time.perf_counter() - self.began
+
     def go(self, advance) -> None:
         """Train from where the run stands to its end; ``advance`` is told loss and speed now and then."""
         try:
@@ -277,6 +296,7 @@ class Run:
         before = progress.running_loss if self.accelerator.is_main_process else 0.0
         running = torch.tensor(before, device=self.accelerator.device)
         since, tokens_since = time.perf_counter(), 0
+        self.began = since - progress.seconds
         self.model.train()
         for planned, prepared, weight in self.preparation.ahead(self._plan()):
             tokens = self._tokens_of_all(planned)
@@ -285,7 +305,8 @@ class Run:
             progress.running_tokens += tokens
             progress.tokens += tokens
             tokens_since += tokens
-            if progress.step % config.log_every == 0 or progress.step == config.steps:
+            last = progress.step == config.steps or 0 < config.seconds <= self.elapsed
+            if progress.step % config.log_every == 0 or last:
                 loss = self._checked(running) / progress.running_tokens
                 now = time.perf_counter()
                 speed = tokens_since / (now - since)
@@ -294,13 +315,13 @@ class Run:
                 self._log({"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
                 advance(loss, speed)
                 running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
-            if progress.step % config.evaluate_every == 0 or progress.step == config.steps:
+            if progress.step % config.evaluate_every == 0 or last:
                 self._evaluate()
-            if progress.step % config.save_every == 0 or progress.step == config.steps:
+            if progress.step % config.save_every == 0 or last:
                 progress.running_loss = self._checked(running)
                 progress.places = gather_object([planned.place]) if planned.place is not None else []
                 self._save_state()
-            if config.patience and progress.evaluations_since_best >= config.patience:
+            if last or (config.patience and progress.evaluations_since_best >= config.patience):
                 break
         self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
         self.accelerator.end_training()
@@ -468,7 +489,7 @@ def compile_parts(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, EncoderLayer):
             module.compile(dynamic=True)
-    if hasattr(model, "read_out"):
+    if hasattr(model, "read_out"):  # a network of another library is taken as it is
         model.read_out = torch.compile(model.read_out, dynamic=True)
 
 
@@ -512,8 +533,15 @@ class Preparation(Dataset):
     process that keeps it busy never waits for a count of symbols or blanks.
     """
 
-    def __init__(self, model: nn.Module, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        texts: TokenisedTexts | StreamedTexts,
+        accelerator: Accelerator,
+        workers: int = WORKERS,
+    ) -> None:
         self.texts, self.device = texts, accelerator.device
+        self.workers = max(2, min(workers, (os.cpu_count() or 2) - 2))
         self.rank, self.processes = accelerator.process_index, accelerator.num_processes
         self.on_gpu = self.device.type == "cuda"
         self.model = copy.deepcopy(model) if self.on_gpu else model  # stays on the CPU when the model moves
@@ -541,7 +569,7 @@ class Preparation(Dataset):
             yield from map(self.__getitem__, plan)
             return
         beside, training = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
-        for planned, prepared, weight in self.in_workers(plan, max(2, min(12, (os.cpu_count() or 2) - 2))):
+        for planned, prepared, weight in self.in_workers(plan, self.workers):
             with torch.cuda.stream(beside):  # a copy waits for what its stream has queued, so not after the last step
                 moved = _moved(prepared, self.device, training)
             training.wait_stream(beside)

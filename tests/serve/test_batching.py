@@ -138,7 +138,7 @@ def test_closing_finishes_what_was_taken_and_takes_no_more(start, work):
 def test_the_worker_waits_for_as_many_as_it_answered_and_no_longer(start, work):
     batcher = start(batch_wait=4.0)
     both = [work.job(item) for item in (1, 2)]
-    assert held(batcher, work, both) == [2, 4]  # two in the last batch
+    assert held(batcher, work, both) == [2, 4]  # two in the last batch, and nobody waits
     first, second = work.job(3), work.job(4)
     batcher.submit([first])
     time.sleep(0.2)
@@ -147,6 +147,21 @@ def test_the_worker_waits_for_as_many_as_it_answered_and_no_longer(start, work):
     batcher.submit([second])
     assert (first.answer.result(5), second.answer.result(5)) == (6, 8)
     assert work.batches[-1] == [3, 4] and time.monotonic() - started < 0.9  # a quarter of the bound is 1 s
+
+
+def test_clients_do_not_split_into_those_answered_and_those_waiting(start, work):
+    batcher = start(batch_wait=4.0)
+    first = [work.job(item) for item in (1, 2)]
+    batcher.submit(first)
+    while batcher.waiting:
+        time.sleep(0.001)
+    waiting, back = [work.job(item) for item in (3, 4)], [work.job(item) for item in (5, 6)]
+    batcher.submit(waiting)
+    work.go.set()
+    assert [job.answer.result(5) for job in first] == [2, 4]
+    batcher.submit(back)
+    assert [job.answer.result(5) for job in (*waiting, *back)] == [6, 8, 10, 12]
+    assert work.batches[-1] == [3, 4, 5, 6]
 
 
 def test_one_that_does_not_come_back_is_waited_for_no_longer_than_the_bound(start, work):

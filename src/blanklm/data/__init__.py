@@ -11,8 +11,10 @@ from blanklm.data.masking import (
     mask_corpus,
     mask_words,
     no_infill,
+    read_masks,
     single_slot,
     slots_of_corpus,
+    write_masks,
 )
 from blanklm.data.readers import read_lines, read_texts
 from blanklm.data.registry import (
@@ -41,8 +43,10 @@ __all__ = [
     "no_infill",
     "read_corpus",
     "read_lines",
+    "read_masks",
     "read_texts",
     "single_slot",
     "slots_of_corpus",
     "verify",
+    "write_masks",
 ]

@@ -8,11 +8,13 @@ The result is scored against the original text; the "no infill" row is the text 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 from blanklm.canvas import Blank, Template
@@ -66,6 +68,19 @@ def mask_corpus(texts: Iterable[str], ratio: float, seed: int) -> list[Masked]:
     So the mask of a text does not change when the texts around it do, or when they are split over machines.
     """
     return [mask_words(text, ratio, Random(f"{seed}/{index}")) for index, text in enumerate(texts)]
+
+
+def write_masks(path: Path, masked: Iterable[Masked]) -> None:
+    """Canvases and what they hide, a JSON object a line: what every system of a comparison is given."""
+    lines = (json.dumps({"canvas": str(m.template), "hidden": m.spans}, ensure_ascii=False) + "\n" for m in masked)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def read_masks(path: Path) -> list[Masked]:
+    """What ``write_masks`` wrote."""
+    with open(path, encoding="utf-8") as lines:
+        return [Masked(Template.parse(record["canvas"]), tuple(record["hidden"])) for record in map(json.loads, lines)]
 
 
 def no_infill(masked: Masked) -> str:

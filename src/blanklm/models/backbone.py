@@ -42,11 +42,19 @@ class BackboneConfig:
     settings: dict[str, Any]  # of the encoder, as Hugging Face writes them
     longest: int  # tokens of text that it takes
 
+    @classmethod
+    def of(cls, settings: Any, longest: int) -> BackboneConfig:
+        """From a configuration of the transformers library."""
+        kept = {key: value for key, value in settings.to_dict().items() if key not in NOT_SETTINGS}
+        return cls(json.loads(json.dumps(kept)), longest)
+
     @property
     def width(self) -> int:
         return self.settings["hidden_size"]
 
-    def build(self) -> Backbone:
+    def build(self, causal: bool = False) -> Backbone:
+        if causal:
+            raise BlankLMError("a backbone reads the whole canvas at once: a left-to-right model needs our own encoder")
         return Backbone(self)
 
 
@@ -55,7 +63,7 @@ class Backbone(nn.Module):
 
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
-        transformers = _transformers()
+        transformers = hugging_face()
         settings = config.settings | {"vocab_size": 1 + (config.settings.get("pad_token_id") or 0)}
         known = transformers.AutoConfig.for_model(**settings)
         # Padding is skipped by a mask; kernels and compilation of the library's own would only stand in the way.
@@ -91,7 +99,7 @@ class Pretrained:
     @classmethod
     def load(cls, name: str | Path) -> Pretrained:
         """From a folder or the Hub."""
-        transformers = _transformers()
+        transformers = hugging_face()
         try:
             layers = transformers.AutoModel.from_pretrained(str(name)).float()
         except Exception as error:  # no network, no such model, another kind of file: many classes, one message
@@ -103,15 +111,14 @@ class Pretrained:
             words = None
         if words is not None and len(words.get_vocab()) <= len(words.all_special_tokens):
             words = None  # what the library makes up where there is none
-        settings = {key: value for key, value in layers.config.to_dict().items() if key not in NOT_SETTINGS}
+        config = BackboneConfig.of(layers.config, _longest(layers))
         embedding = layers.get_input_embeddings()
         if layers.config.is_encoder_decoder or getattr(layers.config, "is_decoder", False):
             raise BlankLMError(f"{str(name)!r} is not an encoder: a backbone reads the whole canvas at once")
-        if embedding.embedding_dim != settings.get("hidden_size"):
+        if embedding.embedding_dim != config.settings.get("hidden_size"):
             raise BlankLMError(
                 f"{str(name)!r} has word vectors of another width than its layers: choose another backbone"
             )
-        config = BackboneConfig(json.loads(json.dumps(settings)), _longest(layers))
         return cls(config, layers, embedding.weight.detach().clone(), words)
 
     def tokenizer(self) -> Tokenizer:
@@ -198,7 +205,8 @@ def _longest(layers: nn.Module) -> int:
     return positions.num_embeddings - unused - 2
 
 
-def _transformers() -> Any:
+def hugging_face() -> Any:
+    """The transformers library, where it is installed."""
     try:
         import transformers
     except ImportError:

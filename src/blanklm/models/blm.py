@@ -16,6 +16,7 @@ from blanklm.conceal import (
     Packing,
     bound,
     conceal,
+    log_softmax_of_each,
     next_of_words,
     pack,
     random_ranks,
@@ -90,11 +91,11 @@ class BLM(nn.Module):
 
     def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
         """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
-        return softmax_by_canvas(self.choose(z).squeeze(-1).float(), canvas, canvases)
+        return log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, canvases)
 
     def word_logits(self, z: Tensor) -> Tensor:
         """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
-        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
         """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
@@ -210,13 +211,6 @@ class BLMScores:
     @torch.inference_mode()
     def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
         return self.model.sides_logits(self.from_blank[rows], words).log_softmax(1)  # [M, 4]
-
-
-def softmax_by_canvas(logits: Tensor, canvas: Tensor, canvases: int) -> Tensor:
-    """Log-softmax [K] of the blanks' ``logits`` [K] over each of the canvases, ``canvas`` [K] saying whose they are."""
-    highest = logits.new_full((canvases,), -torch.inf).scatter_reduce(0, canvas, logits.detach(), "amax")  # [B]
-    total = logits.new_zeros(canvases).index_add(0, canvas, (logits - highest[canvas]).exp())  # [B]
-    return logits - (highest + total.log())[canvas]
 
 
 def _log_sum(z: Tensor, vectors: Tensor, bias: Tensor) -> Tensor:

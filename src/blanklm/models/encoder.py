@@ -146,6 +146,9 @@ class LayerMemory:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
+    if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
+        with torch.autocast(q.device.type, enabled=False):
+            return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
     if packing.row:
         return _attend_rows(q, k, v, packing, causal)
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):

@@ -17,9 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.batching import Batch
-from blanklm.conceal import Concealed, PackedActions, bound, conceal, pack, random_ranks, show_first
+from blanklm.conceal import (
+    Concealed,
+    PackedActions,
+    bound,
+    conceal,
+    log_softmax_of_each,
+    pack,
+    random_ranks,
+    show_first,
+)
 from blanklm.errors import BlankLMError
-from blanklm.models.blm import softmax_by_canvas
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import SPECIAL_TOKENS
 from blanklm.tokenizer import Tokenizer
@@ -122,7 +130,7 @@ class LBLM(EveryOrder):
     def read_out(self, z: Tensor, actions: PackedActions, hides: Tensor) -> Tensor:
         """The same from the encoded blanks z [K, d]."""
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = softmax_by_canvas(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
+        log_p_blank = log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
         blank = actions.asked[actions.row]  # [A]
         log_p_word = self.word_logits(z[actions.asked]).log_softmax(1)[actions.row, actions.word]  # [A]
         queries = self.left_queries(z[blank], actions.word)  # [A, 2 F]
@@ -174,7 +182,7 @@ class LBLM(EveryOrder):
         hides = lengths_of_blanks(concealed)  # [K]
         z = self.encode(actions, hides)  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = softmax_by_canvas(self.choose(z).squeeze(-1).float(), canvas, len(lengths))  # [K]
+        log_p_blank = log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, len(lengths))  # [K]
         log_p_word = self.word_logits(z).log_softmax(1)  # [K, V]
         words = self.writable.nonzero().squeeze(1)  # [W]
         joint = log_p_word.new_full((len(actions.row), len(self.writable)), -torch.inf)  # [A, V]

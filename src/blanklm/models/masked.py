@@ -26,6 +26,7 @@ from blanklm.models.predictor import (
     Unfilled,
     Written,
     ask,
+    best_of_each,
 )
 from blanklm.special import BLANK
 
@@ -69,7 +70,7 @@ class Masked(Predictor):
             log_p = self.word_logits(z[open_at]).log_softmax(1)  # [K, V]
             best, word = (log_p + bans[kind[open_at]]).max(1)  # [K] each
             if order == "confident":
-                chosen = _best_of_each(best, text, len(canvases))
+                chosen = best_of_each(best, text, len(canvases))
                 open_at, text, best, word = open_at[chosen], text[chosen], best[chosen], word[chosen]
             tokens[open_at] = word
             log_prob.index_add_(0, text, best)
@@ -78,15 +79,6 @@ class Masked(Predictor):
             Written(_spans(canvas, text.tolist()), total)
             for canvas, text, total in zip(canvases, filled, log_prob.tolist(), strict=True)
         ]
-
-
-def _best_of_each(score: Tensor, text: Tensor, texts: int) -> Tensor:
-    """The index [texts with any] of the highest ``score`` [K] of each text, the first of equals."""
-    highest = score.new_full((texts,), -torch.inf).scatter_reduce(0, text, score, "amax")  # [B]
-    index = torch.arange(len(score), device=score.device)
-    is_highest = torch.where(score == highest[text], index, len(score))  # [K]
-    first = index.new_full((texts,), len(score)).scatter_reduce(0, text, is_highest, "amin")  # [B]
-    return first[first < len(score)]
 
 
 def _spread(canvas: Unfilled) -> tuple[list[int], list[int]]:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from blanklm.batching import Batch
 from blanklm.conceal import Packing
+from blanklm.models.backbone import BackboneConfig
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.special import BLANK, PAD
 
@@ -21,7 +22,7 @@ from blanklm.special import BLANK, PAD
 @dataclass(frozen=True)
 class PredictorConfig:
     vocabulary: int
-    encoder: EncoderConfig
+    encoder: EncoderConfig | BackboneConfig
     max_length: int = 512  # longest text, in tokens
 
 
@@ -56,7 +57,7 @@ class Predictor(nn.Module):
 
     def word_logits(self, z: Tensor) -> Tensor:
         """[A, V] for vectors z [A, d]."""
-        return F.linear(z, self.embedding.weight, self.word_bias).float() + self.not_words
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def log_probs(self, asked: Asked) -> Tensor:
         """log p of each token asked for [A]."""
@@ -88,9 +89,12 @@ class Unfilled:
 
 @dataclass(frozen=True)
 class Written:
-    spans: list[list[int]]  # the tokens of each blank
+    spans: list[list[int]]  # the tokens of each blank; a model may have written too few or too many spans
     log_prob: float
+    whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
 
+
+LONGEST_SPAN = 64  # tokens in a blank of unknown length: the most probable words may repeat for ever
 
 # What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
 # space, as the first token of one that carries the space before it, and as a later token.
@@ -109,3 +113,12 @@ def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gpu:
     packing = Packing.best_for(lengths, int(lengths.max()), on_gpu)
     at = packing.places(where)  # [A]
     return Asked(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
+
+
+def best_of_each(score: Tensor, text: Tensor, texts: int) -> Tensor:
+    """The index [texts with any] of the highest ``score`` [K] of each text, the first of equals."""
+    highest = score.new_full((texts,), -torch.inf).scatter_reduce(0, text, score, "amax")  # [B]
+    index = torch.arange(len(score), device=score.device)
+    is_highest = torch.where(score == highest[text], index, len(score))  # [K]
+    first = index.new_full((texts,), len(score)).scatter_reduce(0, text, is_highest, "amin")  # [B]
+    return first[first < len(score)]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes.clock import Stage, pieces_of, snippets
 from blanklm.recipes.restorers import Corpus, Recipe
+from blanklm.recipes.stages import Stage, pieces_of, snippets
 from blanklm.training import TrainingConfig
 
 MAX_LENGTH = 1000

@@ -17,8 +17,8 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.models.mixed import MixedConfig, MixedLBLM
 from blanklm.models.pythia import Pythia, PythiaConfig
-from blanklm.recipes.clock import Stage, encode_characters, train_by_clock
 from blanklm.recipes.report import report
+from blanklm.recipes.stages import Stage, encode_characters, train_in_stages
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig
 
@@ -67,15 +67,16 @@ class Recipe:
         torch.manual_seed(self.training.seed)
         model = self.build(tokenizer)
         texts, validation = (encode_characters(part, tokenizer) for part in (corpus.texts, corpus.validation))
+        training = replace(self.schedule, seconds=seconds)
         started = time.perf_counter()
-        progress = train_by_clock(
-            model, tokenizer, texts, corpus.stages, validation, self.schedule, seconds, out / "run", self.about
+        progress = train_in_stages(
+            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about
         )
         seconds = time.perf_counter() - started
         best = checkpoint.load(out / "run")
         checkpoint.save(out / "model", best.model, best.tokenizer, self.about, dtype=torch.int8)
         checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)
-        settings = replace(self.schedule, steps=progress.step)
+        settings = replace(training, steps=progress.step)
         result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind}
         result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": folder_size(out / "model")}
         (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -66,7 +66,8 @@ class Batcher:
         self._changed = threading.Condition()
         self._closing = False
         self.working = 0  # texts in the batch that is being run
-        self._seconds_a_text, self._last_seconds, self._last_texts = 0.05, 0.0, 0
+        self._seconds_a_text, self._last_seconds = 0.05, 0.0
+        self._expected = 0  # texts: of clients who were answered last, and of those who waited then
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
@@ -110,7 +111,7 @@ class Batcher:
             started, self.working = time.monotonic(), len(batch)
             _run(batch)
             seconds, self.working = time.monotonic() - started, 0
-            self._last_seconds, self._last_texts = seconds, len(batch)
+            self._last_seconds, self._expected = seconds, len(batch) + len(self._queue)
             self._seconds_a_text += (1 - RATE_MEMORY) * (seconds / len(batch) - self._seconds_a_text)
             self.observe(batch, seconds)
 
@@ -139,14 +140,14 @@ class Batcher:
                 job.answer.set_exception(Stopped())
 
     def _linger(self) -> None:
-        """Wait until as many wait as the last batch had, as long as more keeps coming, but no longer than the limit.
+        """Wait for those just answered to join those who were waiting, while more keeps coming, within the limit.
 
         Clients that have just had their answers ask again at once. To leave without them would split them for good
         into those who are worked on and those who wait, so where batches take long, a little longer is waited. When
         as many are back as were answered, nobody else is to be expected.
         """
         longest = max(self.limits.batch_wait, LINGER * self._last_seconds)
-        until, expected = time.monotonic() + longest, min(self._last_texts, self.limits.batch)
+        until, expected = time.monotonic() + longest, min(self._expected, self.limits.batch)
         while len(self._queue) < expected and not self._closing and time.monotonic() < until:
             if not self._changed.wait(longest / 4):
                 return

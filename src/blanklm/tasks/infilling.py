@@ -15,6 +15,8 @@ from blanklm.data import Masked, mask_corpus, no_infill
 from blanklm.metrics import corpus_bleu
 from blanklm.tasks.fluency import Judge, perplexity
 
+FAILURES = ("lost_words", "wrong_blanks")  # of outputs that are no fill of their canvas
+
 Progress = Callable[[int], None]  # called with the number of texts just filled
 
 
@@ -59,20 +61,33 @@ def fills_of(system: Filler, masked: Sequence[Masked], **options: Any) -> list[F
 
 
 def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:
-    """What the paper reports of the fills of one mask ratio."""
+    """What the paper reports of the fills of one mask ratio. Length errors are those of fills that are valid."""
     originals = [m.text for m in masked]
+    kinds = [failure(m, fill) for m, fill in zip(masked, fills, strict=True)]
     lengths = [
         abs(len(filled.split()) - len(hidden.split()))
-        for m, fill in zip(masked, fills, strict=True)
+        for m, fill, kind in zip(masked, fills, kinds, strict=True)
+        if kind is None
         for filled, hidden in zip(fill.spans, m.spans, strict=True)
     ]
-    failed = sum(
-        fill.text != m.template.render(fill.spans) or not all(fill.spans) for m, fill in zip(masked, fills, strict=True)
-    )
     return {
         "no_infill_bleu": corpus_bleu([no_infill(m) for m in masked], originals),
         "bleu": corpus_bleu([fill.text for fill in fills], originals),
-        "failure_rate": failed / max(1, len(fills)),
+        "failure_rate": sum(kind is not None for kind in kinds) / max(1, len(fills)),
+        **{kind: kinds.count(kind) / max(1, len(fills)) for kind in FAILURES},
         "length_error": sum(lengths) / max(1, len(lengths)),
         "texts": len(fills),
     }
+
+
+def failure(masked: Masked, fill: Fill) -> str | None:
+    """What is wrong with a fill, of FAILURES; None where every blank is filled and nothing else is changed.
+
+    "lost_words": words of the canvas are missing or out of order. "wrong_blanks": they are all there, but a blank is
+    empty, or words stand where there was no blank.
+    """
+    if fill.text == masked.template.render(fill.spans) and all(fill.spans):
+        return None
+    words = iter(fill.text.split())
+    kept = all(word in words for piece in masked.template.pieces for word in piece.split())  # `in` goes on from there
+    return "wrong_blanks" if kept else "lost_words"

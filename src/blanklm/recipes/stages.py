@@ -1,13 +1,7 @@
-"""Train for so many seconds instead of so many steps, on texts that change on the way.
-
-The learning rate falls with the clock, so the last step has the least rate whatever else the machine is doing. A run by
-the clock cannot be repeated bit for bit: its result.json says how many steps it came to.
-"""
+"""Training on texts that change on the way, and the character texts of the recipes that restore."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,67 +27,52 @@ class Stage:
     until: float
 
 
-def train_by_clock(
+def train_in_stages(
     model: nn.Module,
     tokenizer: Tokenizer,
     texts: TokenisedTexts,
     stages: Sequence[Stage],
     validation: TokenisedTexts,
     config: TrainingConfig,
-    seconds: float,
     folder: Path,
     about: dict[str, Any] | None = None,
 ) -> Progress:
-    """Train for ``seconds``; the best model by validation loss is in ``folder``."""
-    run = ClockedRun(stages, seconds, model, tokenizer, texts, validation, config, folder, about)
+    """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``."""
+    compiles = config.seconds >= SECONDS_WORTH_COMPILING
+    run = StagedRun(stages, model, tokenizer, texts, validation, config, folder, about, compiles=compiles)
     run.begin()
     run.go(lambda loss, speed: print(f"step {run.progress.step}: loss {loss:.4f}, {speed:,.0f} tokens/s", flush=True))
-    run.finish()
     return run.progress
 
 
-class ClockedRun(Run):
-    def __init__(self, stages: Sequence[Stage], seconds: float, *run: Any) -> None:
-        self.stages, self.seconds, self.began = stages, seconds, time.monotonic()
-        super().__init__(*run)
-        self.schedule.lr_lambdas = [self.rate] * len(self.schedule.lr_lambdas)
+class StagedRun(Run):
+    def __init__(self, stages: Sequence[Stage], *run: Any, **options: Any) -> None:
+        self.stages = stages
+        super().__init__(*run, **options)
 
     @property
-    def worth_compiling(self) -> bool:
-        return self.seconds >= SECONDS_WORTH_COMPILING
-
-    @property
-    def spent(self) -> float:
-        """Of the time, as a share."""
-        return (time.monotonic() - self.began) / self.seconds
-
-    def rate(self, step: int) -> float:
-        """Of the peak: a linear rise by steps, then a cosine by the clock."""
-        rise = min(1.0, (step + 1) / (self.config.warmup + 1))
-        return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, self.spent)))
+    def stage(self) -> Stage:
+        """The one that the clock is in."""
+        spent = self.elapsed / self.config.seconds
+        return next((stage for stage in self.stages if spent < stage.until), self.stages[-1])
 
     def _plan(self) -> Iterator[Planned]:
         epoch = 0
-        while self.spent < 1:
-            stage = next(stage for stage in self.stages if self.spent < stage.until)
+        while True:  # the clock ends it
+            stage = self.stage
             members = self.texts.some(stage.first, stage.last)
             draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
             for batch, draw in enumerate(draws, 1):
-                if self.spent >= stage.until:
+                if self.stage != stage:
                     break
                 tokens = int(members.lengths[draw.indices].sum())
-                shifted = Draw(draw.indices + stage.first, draw.fractions, draw.seeds)
-                yield Planned(shifted, tokens, epoch, batch)
+                yield Planned(Draw(draw.indices + stage.first, draw.fractions, draw.seeds), tokens, epoch, batch)
             epoch += 1
 
     def _evaluate(self) -> None:
         """In half precision on a GPU: attention in single precision would hold a square of every text in memory."""
         with self.accelerator.autocast():
             super()._evaluate()
-
-    def finish(self) -> None:
-        """A last evaluation, so that the last weights are kept where they are the best."""
-        self._evaluate()
 
 
 def pieces_of(texts: Sequence[str], longest: int) -> list[str]:

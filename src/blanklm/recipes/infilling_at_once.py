@@ -1,0 +1,193 @@
+"""The infilling tables within minutes: all systems side by side on one GPU, each with a clock.
+
+    python -m blanklm.recipes.infilling_at_once OUT [--seconds 560] [--texts 1000] [--backbone FOLDER]
+
+Folder and files are those of recipes/infilling.py, which finishes what the clock cut off. A system that fails does not
+stop the others: what each has to say is in OUT/logs. Trainings end by the clock, so the rows depend on the machine; the
+steps that each system had are in them. Let several processes use the GPU at a time (CUDA MPS).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from blanklm.recipes import infilling
+from blanklm.recipes.infilling import JUDGE, SYSTEMS, Part
+
+# When the training of a system begins and ends, in parts of the time there is.
+SPANS = {
+    "yahoo": {name: (0.0, 0.53) for name in (JUDGE, "insertion", "mlm", "blm-english", "blm-minilm", "bert-lm")}
+    | {"blm": (0.0, 0.45), "seq2seq-full": (0.0, 0.70), "seq2seq-fill": (0.0, 0.70)},
+    "yelp": {
+        name: (0.52, 0.75) for name in (JUDGE, "blm", "insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill")
+    },
+}
+COMPILED = {("yahoo", name) for name in (JUDGE, "blm", "insertion", "blm-english")}  # long enough to pay
+END = 0.95  # what still runs then is stopped
+SHARES = {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}  # processes that fill with a beam: it keeps its drafts in Python
+
+
+@dataclass
+class Clock:
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def part(self) -> float:
+        """Of the time there is, how much is over."""
+        return (time.monotonic() - self.began) / self.seconds
+
+    def left_until(self, part: float) -> float:
+        return (part - self.part) * self.seconds
+
+
+@dataclass
+class Together:
+    """The processes of a reproduction."""
+
+    out: Path
+    clock: Clock
+    settings: dict[str, Any]
+    running: dict[str, BaseProcess] = field(default_factory=dict)
+
+    def part(self, corpus: str, name: str, **settings: Any) -> Part:
+        (part,) = infilling.parts_of(corpus, [name], out=self.out, workers=2, **self.settings, **settings)
+        return part
+
+    def launch(self, work: Callable[..., None], *arguments: Any) -> str:
+        """Begin some work in a process of its own, which has all modules already; the GPU is not touched before."""
+        name = "-".join(map(str, (work.__name__, *arguments)))
+        process = get_context("fork").Process(target=self._logged, args=(name, work, arguments))
+        process.start()
+        self.running[name] = process
+        return name
+
+    def _logged(self, name: str, work: Callable[..., None], arguments: tuple) -> None:
+        log = open(self.out / "logs" / f"{name}.log", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        sys.stdout = sys.stderr = log
+        try:
+            work(*arguments)
+        except Exception:
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+    def done(self, names: list[str]) -> bool:
+        return all(self.running[name].exitcode is not None for name in names)
+
+    def stop(self) -> list[str]:
+        """End what still runs; the names of that and of what failed."""
+        late = [name for name, process in self.running.items() if process.exitcode is None]
+        for name in late:
+            self.running[name].kill()
+            self.running[name].join()
+        return late + [name for name, process in self.running.items() if process.exitcode and name not in late]
+
+    # --- What the processes do -------------------------------------------------------------------------------------
+
+    def system(self, corpus: str, name: str) -> None:
+        """Train a system, then fill and score with it in every way that does not wait for a choice."""
+        seconds = max(1.0, self.clock.left_until(SPANS[corpus][name][1]))
+        self.part(corpus, name, seconds=seconds, compiles=(corpus, name) in COMPILED).train(self.say)
+        self.await_judge(corpus)
+        for other, system in SYSTEMS.items():
+            if other == name != "blm" or system.model_of == name:
+                infilling.main([self.part(corpus, other)], self.say)
+
+    def choice(self, corpus: str, number: int, *ratios: float) -> None:
+        os.nice(5)
+        part = self.part(corpus, "blm")
+        for ratio in ratios:
+            part.try_choice(part.system.choices[number], ratio)
+
+    def share(self, corpus: str, ratio: float, number: int, of: int) -> None:
+        os.nice(5)
+        self.part(corpus, "blm").fill_share(ratio, number, of)
+
+    def finish(self, corpus: str) -> None:
+        self.await_judge(corpus)
+        infilling.main([self.part(corpus, "blm")], self.say)
+
+    def await_judge(self, corpus: str) -> None:
+        while not (self.part(corpus, JUDGE).folder / "training.json").exists() and self.clock.part < END:
+            time.sleep(0.5)
+
+    def say(self, line: str) -> None:
+        print(f"{self.clock.part:6.1%} {line}", flush=True)
+
+    # --- The order of it ---------------------------------------------------------------------------------------------
+
+    def run(self, say: Callable[[str], None] = print) -> list[str]:
+        """All of it; returns what failed or was too late."""
+        (self.out / "logs").mkdir(parents=True, exist_ok=True)
+        for corpus in SPANS:  # the masks, before several ask for them at once
+            for ratio in infilling.RATIOS:
+                for split in ("valid", "test"):
+                    self.part(corpus, JUDGE).masks(split, ratio)
+        waiting = [(start, corpus, name) for corpus, spans in SPANS.items() for name, (start, _) in spans.items()]
+        stages = {corpus: self._beams(corpus) for corpus in SPANS}
+        while waiting or stages or not self.done(list(self.running)):
+            for entry in [entry for entry in waiting if entry[0] <= self.clock.part]:
+                waiting.remove(entry)
+                say(f"{self.clock.part:6.1%} {self.launch(self.system, *entry[1:])}")
+            for corpus, stage in list(stages.items()):
+                if next(stage, None) is None:
+                    del stages[corpus]
+            if self.clock.part > END:
+                break
+            time.sleep(0.3)
+        return self.stop()
+
+    def _beams(self, corpus: str):
+        """The way of the BLM, whose beam is chosen first; yields while there is nothing to do but wait."""
+        blm = self.part(corpus, "blm")
+        while not (blm.folder / "training.json").exists():
+            yield True
+        beams = range(len(blm.system.choices))
+        names = [self.launch(self.choice, corpus, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
+        while not self.done(names):
+            yield True
+        shares = {ratio: SHARES.get(ratio, 1) for ratio in infilling.RATIOS}
+        names = [self.launch(self.share, corpus, ratio, n, of) for ratio, of in shares.items() for n in range(of)]
+        while not self.done(names):
+            yield True
+        for ratio, of in shares.items():
+            blm.join_shares(ratio, of)
+        self.launch(self.finish, corpus)
+
+
+def main(arguments: list[str]) -> list[str]:
+    parser = argparse.ArgumentParser(description="Every system of the infilling tables at once, within a clock.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=560)
+    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--backbone")
+    chosen = parser.parse_args(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask for a GPU must not begin to use it
+    settings = {"texts": chosen.texts, "backbone": chosen.backbone}
+    together = Together(chosen.out, Clock(chosen.seconds), settings)
+    failed = together.run(lambda line: print(line, flush=True))
+    rows = [
+        part for corpus in SPANS for part in infilling.parts_of(corpus, out=chosen.out, **settings) if part.row.exists()
+    ]
+    print(infilling.table(infilling.main(rows)))
+    for name in failed:
+        print(f"not done: {name}: see {chosen.out / 'logs' / name}.log")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1:])))
