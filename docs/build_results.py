@@ -408,6 +408,101 @@ def figure_5() -> str:
     return "\n".join(said)
 
 
+SYSTEMS = {  # the parts of recipes/restoration.py
+    "greek-pythia": "Pythia",
+    "greek-pythia-word": "Pythia-Word",
+    "greek-lblm": "L-BLM",
+    "greek": "mixed L-BLM",
+    "latin": "mixed L-BLM, Latin",
+}
+SETTINGS = {"single": "single slot", "0.25": "25%", "0.4": "40%", "0.5": "50%"}
+
+
+def restored(part: str) -> dict:
+    """The measurements of a part of recipes/restoration.py; none where it has not been run."""
+    path = ROOT / "results" / "restoration" / f"{part}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def restoration() -> str:
+    def row(name: str, cers: dict) -> list[str]:
+        return [name, *(f"{cers[s]:.1f}" if s in cers else "" for s in SETTINGS)]
+
+    rows = [row(f"{name} (the paper, PHI-ML)", cers) for name, cers in restored("paper")["rows"].items()]
+    for part, name in SYSTEMS.items():
+        measured = restored(part)
+        if "single" in measured:
+            rows.append(row(name, {setting: measured[setting]["cer"] for setting in SETTINGS}))
+    return table(["CER, %", *SETTINGS.values()], rows)
+
+
+def restoration_ranked() -> str:
+    what = {
+        "single": "single slot of 1-10 characters",
+        "phi_ml": "PHI-ML excerpts",
+        "papyri": "papyri",
+        "editors": "editors' restorations",
+    }
+    rows = []
+    for part, name in SYSTEMS.items():
+        for setting, say in what.items():
+            if setting in (measured := restored(part)):
+                m = measured[setting]
+                numbers = [f"{m[key]:.1f}" for key in ("cer", "top1", "top20", "ece")]
+                rows.append([f"{name}: {say}", f"{m['gaps']:,}", *numbers])
+        if "charbert_cer" in (m := restored(part).get("phi_ml", {})) and part == "greek":
+            rows.append(
+                [
+                    "char-BERT: PHI-ML excerpts",
+                    f"{m['gaps']:,}",
+                    f"{m['charbert_cer']:.1f}",
+                    f"{m['charbert_top1']:.1f}",
+                    "",
+                    "",
+                ]
+            )
+    return table(["%", "gaps", "CER", "top 1", "top 20", "ECE"], rows)
+
+
+def restoration_lengths() -> str:
+    rows = []
+    for part, name in SYSTEMS.items():
+        for told in ("told", "range", "unknown"):
+            if m := restored(part).get(f"single, {told}"):
+                rows.append(
+                    [f"{name}: length {told}", f"{m['cer']:.1f}", f"{m['top1']:.1f}", f"{m['length_right']:.1f}"]
+                )
+    return table(["one slot of 1-10 characters, %", "CER", "exact", "length right"], rows)
+
+
+def latin_training() -> str:
+    r = restored("latin")
+    encoder, training = r["model"]["encoder"], r["training"]
+    return (
+        f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {r['model']['vocabulary']} characters), "
+        f"{r['model_bytes'] / 1e6:.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
+        f"{r['hardware']} that other runs shared; validation loss {r['valid_bound']:.3f} nats a character of text.\n"
+    )
+
+
+def latin_measured() -> str:
+    r = restored("latin")
+    what = {
+        "single": "single slot of 1-10 characters",
+        "0.25": "slots over 25% of a text",
+        "0.4": "slots over 40%",
+        "0.5": "slots over 50%",
+        "editors": "editors' restorations, any length",
+    }
+    rows = [
+        [say, *(f"{r[s][key]:.1f}" if key in r[s] else "" for key in ("cer", "top1", "top20", "ece"))]
+        for s, say in what.items()
+    ]
+    short = {key: r["editors"][f"short_{key}"] for key in ("cer", "top1", "top20", "ece")}
+    rows.append(["editors' restorations, texts with gaps of 1-10 alone", *(f"{value:.1f}" for value in short.values())])
+    return table(["EDH test texts, %", "CER", "top 1", "top 20", "ECE"], rows)
+
+
 PAPER_TRANSFER = {  # Table 4 of the paper: Yelp accuracy and BLEU, Amazon accuracy and BLEU
     "M&I with MLM": (41.5, 15.9, 31.2, 32.1),
     "M&I with MLM + classifier": (97.3, 14.1, 75.9, 28.5),
@@ -573,6 +668,11 @@ PASSAGES = {
         infilling_training,
         infilling_speed,
         figure_5,
+        restoration,
+        restoration_ranked,
+        restoration_lengths,
+        latin_training,
+        latin_measured,
         sentiment_table,
         sentiment_ablations,
         sentiment_weights,

@@ -1,14 +1,26 @@
 """Small models and texts that many tests share."""
 
 import io
+import os
 import sys
 
 import pytest
 import torch
+from hypothesis import settings
 
 from blanklm import cli
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.models.mixed import MixedConfig, MixedLBLM
+from blanklm.restoring import Restorer
+from blanklm.tokenizer import Tokenizer
+
+# Property tests: 200 cases each, the same every time; BLANKLM_CASES=10000 is the long run.
+CASES = os.environ.get("BLANKLM_CASES")
+settings.register_profile(
+    "blanklm", max_examples=int(CASES or 200), derandomize=CASES is None, deadline=None, database=None
+)
+settings.load_profile("blanklm")
 
 torch.set_num_threads(1)  # tests run in several processes, and small tensors gain nothing from more threads
 
@@ -27,6 +39,23 @@ def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config)
 @pytest.fixture(scope="session")
 def blm() -> BLM:
     return make_blm()
+
+
+GREEK = "αβγδεζηθικλμνξοπρστυφχψωϛϟϡ .-#"
+
+
+def make_restorer(alphabet: str = GREEK, seed: int = 0, spread: float = 8.0, **config) -> Restorer:
+    """A restorer with a random mixed L-BLM, whose restorations are nonsense of the right length."""
+    torch.manual_seed(seed)
+    tokenizer = Tokenizer.train("character", [alphabet])
+    settings = {"max_length": 200, "longest_blank": 40} | config
+    model = MixedLBLM(MixedConfig(len(tokenizer), EncoderConfig(1, 2, 16, 32, dropout=0.0), **settings))
+    model.know(tokenizer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(spread)
+    return Restorer(model, tokenizer, {"name": "random"})
 
 
 class Stdin(io.TextIOWrapper):

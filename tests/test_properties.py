@@ -4,10 +4,9 @@
 """
 
 import contextlib
-import os
 
 import torch
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from blanklm.canvas import Action, Blank, Canvas, Template, Trajectory
@@ -21,12 +20,6 @@ from blanklm.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.tokenizer import _WORD, KINDS, Tokenizer
 from tests.test_decoding import LIKELY_TO_STOP, MODEL, check_constraints, text_of
 from tests.test_tokenizer import LINES
-
-CASES = os.environ.get("BLANKLM_CASES")
-settings.register_profile(
-    "blanklm", max_examples=int(CASES or 200), derandomize=CASES is None, deadline=None, database=None
-)
-settings.load_profile("blanklm")
 
 TOKENIZERS = {kind: Tokenizer.train(kind, LINES, vocabulary=400) for kind in KINDS}
 

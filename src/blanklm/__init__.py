@@ -20,6 +20,7 @@ __all__ = [
     "Template",
     "Trajectory",
     "Transfer",
+    "restore",
 ]
 
 _HOME = {
@@ -33,6 +34,7 @@ _HOME = {
     "Score": "blanklm.api",
     "Template": "blanklm.canvas",
     "Trajectory": "blanklm.canvas",
+    "restore": "blanklm.editions",
     "Transfer": "blanklm.transfer",
 }
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score
     from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
     from blanklm.decoding.constraints import Constraint
+    from blanklm.editions import restore
     from blanklm.errors import BlankLMError
     from blanklm.transfer import Transfer
 

@@ -84,7 +84,7 @@ class BlankLM:
         if not isinstance(loaded.model, BLM):
             if isinstance(loaded.model, Rewriter):
                 raise BlankLMError(f"{name_or_path} rewrites texts in another style: use it with blanklm transfer")
-            raise BlankLMError(f"{name_or_path} is no BLM but a model to compare with: load it with blanklm.baselines")
+            raise BlankLMError(f"{name_or_path} is no BLM: load it with blanklm.restoring or blanklm.baselines")
         try:
             model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used

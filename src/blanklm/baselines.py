@@ -12,13 +12,16 @@ from torch import Tensor, nn
 from blanklm import checkpoint, pretrained
 from blanklm.api import BlankLM
 from blanklm.canvas import Blank, Fill, Template
+from blanklm.data.masking import LONGEST_SLOT
 from blanklm.errors import BlankLMError
 from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
-from blanklm.special import UNK
+from blanklm.restoring import Candidate, Draft, Part
+from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
 INFILLERS = ("fill-in-middle", "masked", "roberta-masked", "insertion", "bert-lm", "seq2seq")  # kinds of checkpoint
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
+SLOTS_AT_ONCE = 256  # slots of as many texts that Pythia restores together
 
 
 class Baseline:
@@ -165,3 +168,54 @@ def not_writable(tokenizer: Tokenizer) -> Tensor:
         banned[FIRST] |= starts_word
         banned[FIRST_WITH_SPACE] |= ~starts_word
     return torch.zeros(banned.shape).masked_fill(banned, -torch.inf)
+
+
+class SlotBySlot(Baseline):
+    """Pythia on documents of gaps: one slot after another from the left, the others open until their turn comes."""
+
+    does = "restore_slots"
+    beam = 20
+
+    def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
+        """The best guess for each gap of each document."""
+        drafts = [Draft.of(parts, self.tokenizer) for parts in documents]
+        for number in range(max(len(draft.gaps) for draft in drafts)):
+            turn = [draft for draft in drafts if number < len(draft.gaps)]
+            for draft, found in zip(turn, self._restore([(draft, number) for draft in turn]), strict=True):
+                draft.spans[number] = found[0][0]
+        return [[self.tokenizer.decode(span) for span in draft.spans] for draft in drafts]
+
+    def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
+        """The ``n`` best candidates for each gap of each document, the other gaps holding their best guess."""
+        drafts = [Draft.of(parts, self.tokenizer) for parts in documents]
+        several = [i for i, draft in enumerate(drafts) if len(draft.gaps) > 1]
+        if several:
+            for i, spans in zip(several, self.fill([documents[i] for i in several]), strict=True):
+                drafts[i].spans = self.tokenizer.encode_many(spans)
+        jobs = [(draft, number) for draft in drafts for number in range(len(draft.gaps))]
+        found = iter(self._restore(jobs))
+        return [
+            [[Candidate(self.tokenizer.decode(ids), log_p) for ids, log_p in next(found)[:n]] for _ in draft.gaps]
+            for draft in drafts
+        ]
+
+    def _restore(self, jobs: Sequence[tuple[Draft, int]]) -> list[list[tuple[list[int], float]]]:
+        """The best answers for gaps of documents, each read in as much text as the model takes."""
+        windows = []
+        for draft, number in jobs:
+            k = len(draft.spans[number])
+            if k > LONGEST_SLOT:
+                raise BlankLMError(f"Pythia restores at most {LONGEST_SLOT} characters at a time, not {k}")
+            spans = [*draft.spans[:number], [BLANK] * k, *draft.spans[number + 1 :]]
+            ids, starts = draft.with_spans(spans)
+            longest = self.model.config.max_length
+            first = max(0, min(starts[number] + k // 2 - longest // 2, len(ids) - longest))
+            windows.append((ids[first : first + longest], starts[number] - first, k))
+        found: list[Any] = [None] * len(jobs)
+        by_length = sorted(range(len(jobs)), key=lambda i: len(windows[i][0]))
+        for start in range(0, len(jobs), SLOTS_AT_ONCE):
+            members = by_length[start : start + SLOTS_AT_ONCE]
+            answered = self.model.restore_slots(*zip(*(windows[i] for i in members), strict=True), self.beam)
+            for i, answers in zip(members, answered, strict=True):
+                found[i] = answers
+        return found

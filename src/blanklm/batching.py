@@ -73,6 +73,22 @@ class TokenisedTexts:
             whole.styles = np.concatenate([part.styles for part in parts])
         return whole
 
+    @classmethod
+    def flat_of(cls, flat: np.ndarray, lengths: Sequence[int]) -> TokenisedTexts:
+        """The texts that lie end to end in ``flat``."""
+        whole = cls(())
+        kept = np.asarray(lengths, dtype=np.int64)
+        whole.empty, whole.lengths, whole.flat = int((kept == 0).sum()), kept[kept > 0], flat.astype(np.int32)
+        whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
+        return whole
+
+    def some(self, first: int, last: int) -> TokenisedTexts:
+        """The texts ``first`` to ``last``, as Python counts; nothing is copied."""
+        part = TokenisedTexts(())
+        part.lengths, part.starts = self.lengths[first:last], self.starts[first : last + 1] - self.starts[first]
+        part.flat = self.flat[self.starts[first] : self.starts[last]]
+        return part
+
     def __len__(self) -> int:
         return len(self.lengths)
 

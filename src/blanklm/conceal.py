@@ -24,19 +24,26 @@ class Concealed:
     hidden: Tensor  # [B, L] true for hidden positions (false on padding)
     left: Tensor  # [B, L] for a hidden position, how many hidden ones adjoin on its left; 0 elsewhere
     right: Tensor  # [B, L] the same on its right
+    emits: Tensor  # [B, L] true for positions that put a symbol on the canvas
 
 
-def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor) -> Concealed:
-    """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank."""
+def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor, spread: Tensor | None = None) -> Concealed:
+    """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank.
+
+    Hidden positions of ``spread`` [B, L] put a blank symbol each on the canvas, one a place; a run of them ends where
+    hidden positions follow that are not spread.
+    """
     batch, width = tokens.shape
     position = torch.arange(width, device=tokens.device).expand(batch, width)  # [B, L]
     inside = position < lengths[:, None]  # [B, L]
     hidden = inside & ~shown
-    starts = hidden & ~_neighbour(hidden, +1)  # [B, L] first position of each hidden run
-    ends = hidden & ~_neighbour(hidden, -1)  # [B, L] last position of each hidden run
+    spread = torch.zeros_like(hidden) if spread is None else spread & hidden
+    alike = [_neighbour(hidden, side) & (_neighbour(spread, side) == spread) for side in (+1, -1)]  # of the same run
+    starts = hidden & ~alike[0]  # [B, L] first position of each hidden run
+    ends = hidden & ~alike[1]  # [B, L] last position of each hidden run
 
-    # A shown position emits itself; the first position of a hidden run emits the blank.
-    emits = (inside & shown) | starts  # [B, L]
+    # A shown position emits itself; the first position of a hidden run emits the blank, or each of them does.
+    emits = (inside & shown) | starts | spread  # [B, L]
     place = emits.cumsum(1) - 1  # [B, L]
     symbols = torch.where(hidden, BLANK, tokens)  # [B, L]
     canvas = tokens.new_full((batch, width + 1), PAD)
@@ -51,6 +58,7 @@ def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor) -> Concealed:
         hidden=hidden,
         left=torch.where(hidden, position - run_start, 0),
         right=torch.where(hidden, run_end - position, 0),
+        emits=emits,
     )
 
 
@@ -203,6 +211,11 @@ def _shift_right(value: Tensor, bits: int) -> Tensor:
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def uniform(seeds: Tensor, width: int) -> Tensor:
+    """[B, width] numbers in [0, 1), hashed from each text's seed as ``random_keys`` are."""
+    return _shift_right(random_keys(seeds, width), 11).to(torch.float64) / 2**53
+
+
 def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
     """The rank [B, L] of each position in a random order of its text: 0 is written first."""
     keys = random_keys(seeds, width)  # [B, L]
@@ -232,6 +245,25 @@ def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
     first, before = first[:, 1:], last[:, :-1]
     starts[:, 1:] = (first == 0) | ((first != before) & (before != 0))  # a token of mere space belongs to what follows
     return starts.cumsum(1) - 1
+
+
+def hashed_words(symbols: Tensor, ends: Tensor, lost: Tensor, buckets: int) -> Tensor:
+    """[B, C] a number of 1 ... buckets - 1 for the word that each of the ``symbols`` [B, C] stands in, by its spelling.
+
+    Words lie between the symbols that ``ends`` [B, C] marks. A word with a ``lost`` [B, C] symbol has 0, as have ends.
+    """
+    number = ends.cumsum(1)  # [B, C] of the word; an end has that of the word after it
+    place = torch.arange(symbols.shape[1], device=symbols.device).expand_as(symbols)
+    begin = torch.where(ends, place, -1).cummax(1).values  # [B, C] the end before the word
+    powers = [_signed(pow(0x5851F42D4C957F2D, i, 1 << 64)) for i in range(64)]
+    power = torch.tensor(powers, device=symbols.device)[(place - begin).clamp_max(63)]  # [B, C]
+    zeros = torch.nn.functional.pad(torch.zeros_like(symbols), (0, 1))  # [B, C + 1]
+    letters = torch.where(ends, 0, (symbols + 1) * power)  # wraps around, as hashes may
+    total = zeros.scatter_add(1, number, letters).gather(1, number)  # [B, C]
+    broken = zeros.scatter_add(1, number, (lost & ~ends).long()).gather(1, number)  # [B, C]
+    mixed = (total ^ _shift_right(total, 29)) * _signed(0xBF58476D1CE4E5B9)
+    bucket = 1 + _shift_right(mixed, 20).remainder(buckets - 1)
+    return torch.where(ends | (broken > 0), 0, bucket)
 
 
 def next_of_words(hidden: Tensor, word: Tensor) -> Tensor:

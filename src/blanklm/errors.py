@@ -23,3 +23,11 @@ class DataError(BlankLMError):
 
 class TrainingError(BlankLMError):
     """A training run that cannot start or go on."""
+
+
+class NotationError(BlankLMError):
+    """A text in Leiden notation or EpiDoc that cannot be read; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column

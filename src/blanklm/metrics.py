@@ -17,3 +17,28 @@ def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
     except ImportError:
         raise BlankLMError("BLEU needs the sacrebleu package: pip install 'blanklm[eval]'") from None
     return BLEU(tokenize="none", force=True).corpus_score(list(outputs), [list(each) for each in references]).score
+
+
+def edit_distance(first: str, second: str) -> int:
+    """The least number of characters inserted, deleted or replaced that makes one of the other."""
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+def character_error_rate(answers: Sequence[str], truths: Sequence[str]) -> float:
+    """Edit distances over the characters to restore, all slots together, in percent."""
+    errors = sum(edit_distance(answer, truth) for answer, truth in zip(answers, truths, strict=True))
+    return 100 * errors / max(1, sum(map(len, truths)))
+
+
+def expected_calibration_error(probabilities: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:
+    """The mean difference between probability and share of right answers, in ``bins`` of probability, by their size."""
+    total = 0.0
+    for number in range(bins):
+        members = [i for i, p in enumerate(probabilities) if min(int(p * bins), bins - 1) == number]
+        total += abs(sum(probabilities[i] - right[i] for i in members))
+    return total / max(1, len(probabilities))

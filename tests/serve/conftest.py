@@ -1,5 +1,6 @@
 """Servers for the tests: in this process, and as a process of their own."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,10 +9,23 @@ from contextlib import contextmanager
 
 import pytest
 from fastapi.testclient import TestClient
+from playwright.sync_api import sync_playwright
 
 from blanklm import BlankLM
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
+from tests.serve.browser import chromium
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    shared = tmp_path_factory.getbasetemp()
+    lock = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "chromium.lock"
+    path = chromium(lock)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

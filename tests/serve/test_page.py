@@ -1,7 +1,6 @@
 """The web page in a real browser: type, click, replay, read."""
 
 import json
-import os
 import re
 import shlex
 from functools import cache
@@ -10,28 +9,16 @@ from urllib.parse import urlencode
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from blanklm import Blank, BlankLM, cli
 from blanklm.models.backbone import Pretrained
 from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
-from tests.serve.browser import chromium
 from tests.serve.conftest import served
 from tests.test_backbone import publish
 
 CANVAS = "they also have ___ which ___ ."
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    shared = tmp_path_factory.getbasetemp()
-    lock = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "chromium.lock"
-    path = chromium(lock)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +258,7 @@ def test_a_length_for_each_blank(page):
 
 
 def test_the_link_reproduces_the_state_and_the_command_prints_the_same(opened, page, capsys, monkeypatch):
-    page.get_by_text("Options", exact=True).click()
+    page.locator("#editor").get_by_text("Options", exact=True).click()
     page.get_by_label("Which blank next").select_option("model")
     page.get_by_label("Beam width").fill("3")
     write(page, 'it\'s ___ & "<b>___</b>" .')
@@ -347,7 +334,7 @@ def test_everything_can_be_done_from_the_keyboard(page):
 
 def test_every_control_has_a_name_and_every_section_a_heading(page):
     expect(page.get_by_role("list", name="Alternatives for blank 2").get_by_role("button").first).to_be_visible()
-    page.get_by_text("Options", exact=True).click()
+    page.locator("#editor").get_by_text("Options", exact=True).click()
     controls = page.locator("button, input, select, textarea, summary, a").filter(visible=True)
     for control in controls.all():
         expect(control).to_have_accessible_name(re.compile(r"\S"))

@@ -46,7 +46,7 @@ def help_along(body):
     if isinstance(body.get("texts"), list):
         body["texts"] = [f"{text[:50]} ___" if isinstance(text, str) else text for text in body["texts"]]
     if "to" in body:
-        body |= {"to": "negative", "samples": 2}
+        body |= {"to": "negative", "samples": 2, "texts": [f"{len(repr(body))} times great ."]}
         body.pop("mask", None)
     for name in ("n", "beam", "orders"):
         if type(body.get(name)) is int and body[name] > 4:

@@ -11,7 +11,6 @@ from blanklm import Transfer, cli
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
 from tests.serve.conftest import served
-from tests.serve.test_page import browser  # noqa: F401
 
 NICE = "The employees were super nice and efficient!"
 
@@ -89,7 +88,7 @@ def url():
 
 
 @pytest.fixture
-def page(browser, url):  # noqa: F811
+def page(browser, url):
     """The Transfer view; whatever the page says on its console is a failure."""
     context = browser.new_context(reduced_motion="reduce")
     context.set_default_timeout(10_000)

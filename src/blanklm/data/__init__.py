@@ -4,7 +4,18 @@
 ``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only: importing it is cheap.
 """
 
-from blanklm.data.masking import Masked, mask_corpus, mask_words, no_infill, read_masks, write_masks
+from blanklm.data.masking import (
+    Masked,
+    editors_restorations,
+    many_slots,
+    mask_corpus,
+    mask_words,
+    no_infill,
+    read_masks,
+    single_slot,
+    slots_of_corpus,
+    write_masks,
+)
 from blanklm.data.readers import read_lines, read_texts
 from blanklm.data.registry import (
     Corpus,
@@ -24,7 +35,9 @@ __all__ = [
     "Masked",
     "corpora",
     "data_root",
+    "editors_restorations",
     "find",
+    "many_slots",
     "mask_corpus",
     "mask_words",
     "no_infill",
@@ -32,6 +45,8 @@ __all__ = [
     "read_lines",
     "read_masks",
     "read_texts",
+    "single_slot",
+    "slots_of_corpus",
     "verify",
     "write_masks",
 ]

@@ -98,12 +98,13 @@ class Service:
 
     async def jobs(self, task: Task, body: TaskBody) -> Sequence[Job]:
         """The jobs of a request, not yet submitted."""
-        name = self.able(task)[0] if body.model is None else body.model
-        if name not in self.able(task):
-            served = ", ".join(self.able(task))
-            raise Refusal(404, "no_such_model", f"there is no model {name!r} for this: served are {served}", "model")
+        able = self.able(task)
+        if body.model is not None and body.model not in able:
+            message = f"there is no model {body.model!r} for this: served are {', '.join(able)}"
+            raise Refusal(404, "no_such_model", message, "model")
         deadline = time.monotonic() + min(self.limits.deadline, body.deadline or self.limits.deadline)
-        return await run_in_threadpool(task.jobs, name, self.models[name], body, self.limits, deadline)
+        models = {name: self.models[name] for name in ([body.model] if body.model is not None else able)}
+        return await run_in_threadpool(task.jobs_with, models, body, self.limits, deadline)
 
     async def finished(self, jobs: Sequence[Job], request: Request) -> None:
         """Wait for all the jobs; when the deadline passes or the client leaves, what is left of them is stopped."""
@@ -236,7 +237,10 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, wanted: Sequence[A
         for place, job in enumerate(jobs):
             if (refusal := refusal_of(job, place)) is not None:
                 raise refusal
-        return JSONResponse({"model": body.model or service.able(task)[0], "results": task.results(body, jobs)})
+        results = task.results(body, jobs)
+        return JSONResponse(
+            {"model": task.answered_by(body.model or service.able(task)[0], results), "results": results}
+        )
 
 
 def _add_pages(app: FastAPI, service: Service, wanted: Sequence[Any]) -> None:

@@ -15,6 +15,7 @@ class Limits:
     body_seconds: float = 10.0  # for a client to send it
     texts: int = 64  # texts in a request
     characters: int = 10_000  # in a text
+    document: int = 200_000  # characters of a document to restore: EpiDoc has much around its text
     blanks: int = 200  # in a text
     words: int = 10_000  # in the constraints of a request, counted for each blank that they are for
     candidates: int = 64  # fills or samples of a text, and the width of the beam

@@ -6,9 +6,11 @@ from typing import Any
 
 from blanklm import checkpoint, pretrained
 from blanklm.api import BlankLM
+from blanklm.restoring import Restorer
 from blanklm.transfer import Transfer
 
-LOADERS = {"rewriter": Transfer}  # kind of checkpoint -> what uses it; a BlankLM by default
+# Kind of checkpoint -> what uses it; a BlankLM by default.
+LOADERS = {"lblm": Restorer, "mixed-lblm": Restorer, "rewriter": Transfer}
 
 
 def load(name: str, device: str | None = None) -> Any:

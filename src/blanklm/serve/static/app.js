@@ -3,11 +3,12 @@
 import { call } from "./api.js";
 import { $, element, stateIn } from "./dom.js";
 import * as fill from "./fill.js";
+import * as restore from "./restore.js";
 import * as transfer from "./transfer.js";
 
 // Each has the `task` that it is for, a `title`, the text `box`, `start(models)`, and `open(first)`, which shows what the
 // address says.
-const VIEWS = [fill, transfer];
+const VIEWS = [fill, restore, transfer];
 
 try {
   const { models } = await call("v1/models");
@@ -21,8 +22,8 @@ try {
   const opened = new Set();
   const show = () => {
     const at = Math.max(0, views.findIndex((view) => view.task === stateIn(location.hash).get("view")));
+    for (const view of VIEWS) $(`view-${view.task}`).hidden = view !== views[at];
     views.forEach((view, i) => {
-      $(`view-${view.task}`).hidden = i !== at;
       if (i === at) links[i].setAttribute("aria-current", "page");
       else links[i].removeAttribute("aria-current");
     });

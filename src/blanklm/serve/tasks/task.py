@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -38,6 +38,15 @@ class Task(ABC):
         """Whether a model can do the task; its endpoint is there when a served model can."""
         return isinstance(model, BlankLM)
 
+    def jobs_with(self, models: Mapping[str, Any], body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
+        """The work of a request with the models that it may use; most tasks use the first."""
+        name, model = next(iter(models.items()))
+        return self.jobs(name, model, body, limits, deadline)
+
+    def answered_by(self, name: str, results: list[dict]) -> str:
+        """The name of the model that gave the results, ``name`` being the one asked for or the first that can."""
+        return name
+
     @abstractmethod
     def jobs(self, name: str, model: BlankLM, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
         """The work of a request; whatever is wrong with it raises Refusal or BlankLMError here."""
@@ -47,11 +56,12 @@ class Task(ABC):
         """One Result for each text of the request, when all its jobs have their answers."""
 
 
-def check_texts(texts: Sequence[str], limits: Limits) -> None:
+def check_texts(texts: Sequence[str], limits: Limits, longest: int | None = None) -> None:
+    longest = longest or limits.characters
     if len(texts) > min(limits.texts, limits.queue):
         most = min(limits.texts, limits.queue)
         raise Refusal(422, "too_many_texts", f"{len(texts)} texts are too many: at most {most} a request", "texts")
     for place, text in enumerate(texts):
-        if len(text) > limits.characters:
-            message = f"the text has {len(text):,} characters, and at most {limits.characters:,} are taken: split it"
+        if len(text) > longest:
+            message = f"the text has {len(text):,} characters, and at most {longest:,} are taken: split it"
             raise Refusal(422, "text_too_long", message, f"texts[{place}]")

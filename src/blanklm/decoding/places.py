@@ -1,0 +1,230 @@
+"""Filling gaps whose lengths are known, place by place: greedy, beam search and sampling, batched over texts.
+
+When every length is known a draft is a text with open places, and an action writes a character at one of them. Which
+place next (``order``):
+  confident       the place whose best character is most probable; a deterministic rule, so p(place) plays no part
+  left-to-right   the leftmost open place; likewise
+  model           the joint search over places and characters, with p(place); drafts that agree are merged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from blanklm.batching import pad
+from blanklm.errors import BlankLMError
+from blanklm.special import BLANK
+
+ORDERS = ("confident", "left-to-right", "model")
+TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 262_144}
+
+
+class PlaceScores(Protocol):
+    text: Tensor  # [P]
+    position: Tensor  # [P]
+    log_p_place: Tensor  # [P]
+    log_p_word: Tensor  # [P, V]
+
+
+class PlacePolicy(Protocol):
+    @property
+    def device(self) -> torch.device: ...
+
+    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+        """Every ``hidden`` [B, L] place of ``tokens`` [B, L]: is it written next, and with which character?"""
+        ...
+
+
+def _score(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+    """In half precision on a GPU."""
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
+        return policy.score_places(tokens, lengths, hidden)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with its open places written, and log p: of the whole, and of each place when it was written."""
+
+    ids: list[int]
+    log_prob: float
+    place_log_probs: dict[int, float]
+
+
+def fill_greedily(
+    policy: PlacePolicy, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]] | None = None
+) -> list[Filled]:
+    """Each text, BLANK standing at its open places, filled most confident place first.
+
+    With ``gaps``, a number for each position of each text, every gap of a text has its most confident place written in
+    the same pass: as many passes as the longest gap has places.
+    """
+    results: list[Filled | None] = [None] * len(texts)
+    for members in grouped([len(text) for text in texts], policy.device):
+        tokens, lengths = (part.to(policy.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+        group = torch.zeros_like(tokens) if gaps is None else pad([gaps[i] for i in members])[0].to(policy.device)
+        log_probs = torch.zeros(tokens.shape, device=policy.device)  # [B, L]
+        opened = tokens == BLANK
+        while (hidden := tokens == BLANK).any():
+            scores = _score(policy, tokens, lengths, hidden)
+            best, word = scores.log_p_word.max(1)  # [P] each
+            of_gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
+            chosen = first_best(best, of_gap)  # [one a gap]
+            at = scores.text[chosen], scores.position[chosen]
+            tokens[at], log_probs[at] = word[chosen], best[chosen]
+        for i, ids, was_open, each in zip(members, *(p.tolist() for p in (tokens, opened, log_probs)), strict=True):
+            places = {place: each[place] for place, is_open in enumerate(was_open) if is_open}
+            results[i] = Filled(ids[: len(texts[i])], sum(places.values()), places)
+    return results
+
+
+def first_best(score: Tensor, group: Tensor) -> Tensor:
+    """For each value of ``group`` [P], the index of its highest ``score`` [P], the first of equals."""
+    order = score.argsort(descending=True, stable=True)
+    order = order[group[order].argsort(stable=True)]  # by group, best first
+    first = torch.ones(len(order), dtype=torch.bool, device=score.device)
+    first[1:] = group[order][1:] != group[order][:-1]
+    return order[first]
+
+
+def grouped(lengths: Sequence[int], device: torch.device, copies: int = 1) -> Iterator[list[int]]:
+    """Indices of texts of like length whose passes, ``copies`` drafts a text, are within the budget."""
+    budget = TOKENS_PER_PASS.get(device.type, 16_384)
+    group: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and (len(group) + 1) * copies * max(1, lengths[i]) > budget:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+# --- Beam search --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of several texts, those of a text together and best first."""
+
+    tokens: Tensor  # [R, L]
+    log_prob: Tensor  # [R]
+    text: Tensor  # [R]
+
+    def __getitem__(self, rows: Tensor) -> Drafts:
+        return Drafts(self.tokens[rows], self.log_prob[rows], self.text[rows])
+
+
+def search_beams(
+    policy: PlacePolicy,
+    texts: Sequence[Sequence[int]],
+    beam: int = 20,
+    order: str = "confident",
+    within: float = float("inf"),
+) -> list[list[Filled]]:
+    """The ``beam`` most probable fills of each text that the search finds, best first.
+
+    Under "confident" and "left-to-right" every fill is reached in one way, and its probability is exact; under "model"
+    drafts that came to the same canvas by different orders are merged and their probabilities added. Drafts less
+    probable than the best of their text by more than ``within`` nats are dropped.
+    """
+    if order not in ORDERS:
+        raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")
+    if beam < 1:
+        raise BlankLMError(f"the beam must be at least 1, not {beam}")
+    results: list[list[Filled]] = [[] for _ in texts]
+    for members in grouped([len(text) for text in texts], policy.device, beam):
+        tokens, lengths = (part.to(policy.device) for part in pad([texts[i] for i in members]))
+        whose = torch.arange(len(members), device=policy.device)
+        drafts = Drafts(tokens, torch.zeros(len(members), device=policy.device), whose)
+        while (active := (drafts.tokens == BLANK).any(1)).any():
+            written = _expand(policy, drafts[active.nonzero().squeeze(1)], lengths, len(members), beam, order, within)
+            drafts = _joined(drafts[(~active).nonzero().squeeze(1)], written)
+        for ids, log_prob, text in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
+            i = members[text]
+            results[i].append(Filled(ids[: len(texts[i])], log_prob, {}))
+    return [sorted(found, key=lambda filled: -filled.log_prob) for found in results]
+
+
+def _expand(
+    policy: PlacePolicy, drafts: Drafts, lengths: Tensor, texts: int, beam: int, order: str, within: float
+) -> Drafts:
+    """The best drafts with one more place written."""
+    scores = _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
+    if order == "model":
+        place = torch.arange(len(scores.text), device=scores.text.device)
+        log_p = scores.log_p_place[:, None] + scores.log_p_word  # [P, V]
+    else:
+        best = scores.log_p_word.max(1).values if order == "confident" else -scores.position  # [P]
+        place = first_best(best, scores.text)  # [R] one a draft
+        log_p = scores.log_p_word[place]  # [R, V]
+    parent = scores.text[place]  # [Q] the draft that a row of candidates writes on
+    total = drafts.log_prob[parent, None] + log_p  # [Q, V]
+    whose = drafts.text[parent]  # [Q]
+    # The candidates of each text side by side, so that one top-k serves all texts.
+    by_text = whose.argsort(stable=True)
+    count = torch.bincount(whose, minlength=texts)  # [B]
+    rank = torch.arange(len(whose), device=whose.device) - (count.cumsum(0) - count)[whose[by_text]]  # [Q]
+    table = total.new_full((texts, int(count.max()), total.shape[1]), -torch.inf)
+    table[whose[by_text], rank] = total[by_text]
+    row_of = torch.zeros(table.shape[:2], dtype=torch.long, device=whose.device)
+    row_of[whose[by_text], rank] = by_text
+    wanted = min(beam * (4 if order == "model" else 1), table[0].numel())
+    values, index = table.flatten(1).topk(wanted, dim=1)  # [B, wanted]
+    keep = (values > -torch.inf) & (values >= values[:, :1] - within)  # [B, wanted]
+    text, _ = keep.nonzero(as_tuple=True)  # [R']
+    chosen = index[keep]  # [R']
+    row, word = row_of[text, chosen // table.shape[2]], chosen % table.shape[2]
+    tokens = drafts.tokens[parent[row]].clone()  # [R', L]
+    tokens[torch.arange(len(row), device=row.device), scores.position[place[row]]] = word
+    written = Drafts(tokens, values[keep], text)
+    return _merged(written, texts, beam) if order == "model" else written
+
+
+def _merged(drafts: Drafts, texts: int, beam: int) -> Drafts:
+    """Drafts that agree become one with the probability of all; the ``beam`` best of each text."""
+    keys = torch.cat((drafts.text[:, None], drafts.tokens), dim=1)  # [R, 1 + L]
+    unique, which = keys.unique(dim=0, return_inverse=True)
+    highest = drafts.log_prob.new_full((len(unique),), -torch.inf).scatter_reduce(0, which, drafts.log_prob, "amax")
+    total = torch.zeros_like(highest).index_add(0, which, (drafts.log_prob - highest[which]).exp())
+    merged = Drafts(unique[:, 1:], highest + total.log(), unique[:, 0])
+    order = merged.log_prob.argsort(descending=True, stable=True)
+    order = order[merged.text[order].argsort(stable=True)]  # by text, best first
+    count = torch.bincount(merged.text, minlength=texts)
+    rank = torch.arange(len(order), device=order.device) - (count.cumsum(0) - count)[merged.text[order]]
+    return merged[order[rank < beam]]
+
+
+def _joined(first: Drafts, second: Drafts) -> Drafts:
+    return Drafts(*(torch.cat((a, b)) for a, b in zip(vars(first).values(), vars(second).values(), strict=True)))
+
+
+# --- Sampling -----------------------------------------------------------------------------------------------------
+
+
+def sample(
+    policy: PlacePolicy, text: Sequence[int], n: int = 1, temperature: float = 1.0, seed: int = 0
+) -> list[Filled]:
+    """``n`` random fills of a text: places by p(place), characters by p(w)^(1 / temperature)."""
+    if n < 1 or not temperature > 0:
+        raise BlankLMError("sampling takes a number of samples of at least 1 and a temperature above 0")
+    generator = torch.Generator(policy.device).manual_seed(seed)
+    filled = []
+    for members in grouped([len(text)] * n, policy.device):
+        tokens = torch.tensor([list(text)] * len(members), device=policy.device)  # [n, L]
+        lengths = torch.full((len(members),), len(text), device=policy.device)
+        log_prob = torch.zeros(len(members), device=policy.device)  # [n]
+        while (hidden := tokens == BLANK).any():
+            scores = _score(policy, tokens, lengths, hidden)
+            noise = -torch.empty_like(scores.log_p_place).exponential_(generator=generator).log()
+            place = first_best(scores.log_p_place + noise, scores.text)  # [n] Gumbel: a draw from p(place)
+            log_p = scores.log_p_word[place]  # [n, V]
+            word = torch.multinomial((log_p / temperature).softmax(1), 1, generator=generator)  # [n, 1]
+            log_prob += scores.log_p_place[place] + log_p.gather(1, word).squeeze(1)
+            tokens[torch.arange(len(members), device=policy.device), scores.position[place]] = word.squeeze(1)
+        filled += [Filled(ids, total, {}) for ids, total in zip(tokens.tolist(), log_prob.tolist(), strict=True)]
+    return filled

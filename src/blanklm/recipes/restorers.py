@@ -1,0 +1,87 @@
+"""What the recipes of character models that restore have in common: from a corpus to a model folder and its numbers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from blanklm import checkpoint
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.lblm import LBLM, LBLMConfig
+from blanklm.models.mixed import MixedConfig, MixedLBLM
+from blanklm.models.pythia import Pythia, PythiaConfig
+from blanklm.recipes.report import report
+from blanklm.recipes.stages import Stage, encode_characters, train_in_stages
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import TrainingConfig
+
+PYTHIA_WORDS = 32_768
+PYTHIA_TOKENS = 65_536
+
+
+@dataclass(frozen=True)
+class Corpus:
+    texts: Sequence[str]
+    stages: Sequence[Stage]
+    validation: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a bundled model is made; with another ``kind``, a model to compare with, on the same texts."""
+
+    name: str
+    encoder: EncoderConfig
+    words: int
+    training: TrainingConfig
+    about: dict[str, Any] = field(default_factory=dict)
+    kind: str = "mixed"  # mixed, lblm, pythia, pythia-word
+
+    def build(self, tokenizer: Tokenizer) -> nn.Module:
+        match self.kind:
+            case "mixed":
+                model = MixedLBLM(MixedConfig(len(tokenizer), self.encoder, words=self.words))
+            case "lblm":
+                model = LBLM(LBLMConfig(len(tokenizer), self.encoder))
+            case _:
+                model = Pythia(PythiaConfig(len(tokenizer), words=PYTHIA_WORDS if self.kind == "pythia-word" else 0))
+        model.know(tokenizer)
+        return model
+
+    @property
+    def schedule(self) -> TrainingConfig:
+        if self.kind.startswith("pythia"):
+            return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=2e-3, weight_decay=0.0)
+        return self.training
+
+    def make(self, out: Path, corpus: Corpus, seconds: float) -> dict[str, Any]:
+        """Train for so many seconds and write OUT/run, OUT/model and OUT/result.json."""
+        tokenizer = Tokenizer.train("character", corpus.texts)
+        torch.manual_seed(self.training.seed)
+        model = self.build(tokenizer)
+        texts, validation = (encode_characters(part, tokenizer) for part in (corpus.texts, corpus.validation))
+        training = replace(self.schedule, seconds=seconds)
+        started = time.perf_counter()
+        progress = train_in_stages(
+            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about
+        )
+        seconds = time.perf_counter() - started
+        best = checkpoint.load(out / "run")
+        checkpoint.save(out / "model", best.model, best.tokenizer, self.about, dtype=torch.int8)
+        checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)
+        settings = replace(training, steps=progress.step)
+        result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind}
+        result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": folder_size(out / "model")}
+        (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        return result
+
+
+def folder_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())

@@ -1,0 +1,99 @@
+"""Pythia: slots drawn to learn from, beams that are exact when wide, one slot after another."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from blanklm.baselines import SlotBySlot
+from blanklm.batching import Batch, pad
+from blanklm.errors import BlankLMError
+from blanklm.models.pythia import SEGMENT, Pythia, PythiaConfig
+from blanklm.restoring import Gap
+from blanklm.special import BLANK, PAD
+from blanklm.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer.train("character", ["ab -"])
+A, B, SPACE, LOST = (TOKENIZER.encode(character)[0] for character in "ab -")
+
+
+@pytest.fixture(params=[0, 32], ids=["characters", "words"])
+def model(request):
+    torch.manual_seed(2)
+    model = Pythia(PythiaConfig(len(TOKENIZER), embedding=8, width=12, words=request.param, training_context=100))
+    model.know(TOKENIZER)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return model.eval()
+
+
+def test_slots_are_whole_apart_and_as_long_as_they_should_be(model):
+    texts = [TOKENIZER.encode("abba ab-ba " * 30), TOKENIZER.encode("ab " * 25), TOKENIZER.encode("a"), [LOST] * 60]
+    batch = Batch(*pad(texts * 40), torch.zeros(160).double(), torch.arange(160))
+    drawn = model.prepare(batch)
+    assert drawn.tokens.shape[1] % SEGMENT == 0 and drawn.tokens.shape[1] == 100
+    rooms = set()
+    for row in range(160):
+        ids, source = drawn.tokens[row].tolist(), texts[row % 4]
+        slots = [(int(s), int(r)) for s, r in zip(drawn.start[row], drawn.room[row], strict=True) if r]
+        open_places = {start + i for start, room in slots for i in range(room)}
+        assert open_places == {i for i, token in enumerate(ids) if token == BLANK}
+        assert all(second[0] > first[0] + first[1] for first, second in itertools.pairwise(slots))
+        written = list(ids)
+        for number, (start, room) in enumerate(torch.stack((drawn.start[row], drawn.room[row]), 1).tolist()):
+            answer = drawn.answer[row, number].tolist()
+            assert all(token in (A, B, SPACE) for token in answer[:room])
+            assert answer[room:] == [PAD] * (10 - room)
+            written[start : start + room] = answer[:room]
+            rooms.add(room)
+        text = written[: int(drawn.lengths[row])]
+        assert any(text == source[i : i + len(text)] for i in range(len(source) - len(text) + 1))
+    assert rooms == set(range(11))
+    assert (drawn.room[3::4] == 0).all()
+
+
+def test_the_loss_is_the_probability_of_the_answers(model):
+    text = TOKENIZER.encode("ab ba abab bb a ab")
+    batch = Batch(*pad([text, text[:9]] * 10), torch.zeros(20).double(), torch.arange(20))
+    drawn = model.prepare(batch)
+    with torch.no_grad():
+        loss = model.loss(drawn)
+    short = [row for row in range(20) if 1 <= drawn.room[row, 0] <= 4]
+    assert len(short) > 3
+    for row in short:
+        start, room = int(drawn.start[row, 0]), int(drawn.room[row, 0])
+        ids = drawn.tokens[row, : int(drawn.lengths[row])].tolist()
+        (found,) = model.restore_slots([ids], [start], [room], beam=3**4)
+        log_p = {tuple(answer): log_p for answer, log_p in found}[tuple(drawn.answer[row, 0, :room].tolist())]
+        assert math.isclose(loss[row], -log_p, abs_tol=1e-3)
+
+
+def test_a_wide_beam_holds_every_answer_and_they_sum_to_one(model):
+    texts = [[A, B, BLANK, BLANK, BLANK, A], [BLANK, A]]
+    first, second = model.restore_slots(texts, [2, 0], [3, 1], beam=27)
+    assert len(first) == 27 and len(second) == 3
+    assert all(len(ids) == 3 and set(ids) <= {A, B, SPACE} for ids, _ in first)
+    for found in (first, second):
+        assert math.isclose(sum(math.exp(log_p) for _, log_p in found), 1.0, abs_tol=1e-4)
+        assert [log_p for _, log_p in found] == sorted((log_p for _, log_p in found), reverse=True)
+    (alone,) = model.restore_slots(texts[1:], [0], [1], beam=27)
+    assert [ids for ids, _ in alone] == [ids for ids, _ in second]
+    assert math.isclose(alone[0][1], second[0][1], abs_tol=1e-4)
+
+
+def test_documents_are_restored_slot_by_slot(model):
+    system = SlotBySlot(model, TOKENIZER)
+    documents = [["ab ", Gap(3, 3), " ba", Gap(10, 10)], ["a", Gap(1, 1), "b"]]
+    filled = system.fill(documents)
+    assert [[len(span) for span in spans] for spans in filled] == [[3, 10], [1]]
+    # The second slot sees what was written in the first.
+    by_hand = TOKENIZER.encode("ab " + filled[0][0] + " ba") + [BLANK] * 10
+    (found,) = model.restore_slots([by_hand], [9], [10])
+    assert TOKENIZER.decode(found[0][0]) == filled[0][1]
+    ranked = system.rank(documents, n=4)
+    assert [[len(gap) for gap in gaps] for gaps in ranked] == [[4, 4], [3]]
+    assert ranked[0][1][0].text == filled[0][1]
+    with pytest.raises(BlankLMError, match="at most 10"):
+        system.fill([["a", Gap(11, 11)]])
