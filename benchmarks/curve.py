@@ -135,9 +135,10 @@ def fit(points: list[dict]) -> dict[str, float]:
     """a and b of seconds a token = a + b * length, least squares on relative errors; each point gets its prediction."""
     lengths, cost = (np.array([p[k] for p in points]) for k in ("length", "tokens_per_second"))
     cost = 1 / cost
-    (a, b), *_ = np.linalg.lstsq(np.stack((1 / cost, lengths / cost), 1), np.ones(len(cost)), rcond=None)
+    found, *_ = np.linalg.lstsq(np.stack((1 / cost, lengths / cost), 1), np.ones(len(cost)), rcond=None)
+    a, b = found.tolist()
     for p, predicted in zip(points, a + b * lengths, strict=True):
-        p["predicted_tokens_per_second"] = 1 / predicted
+        p["predicted_tokens_per_second"] = float(1 / predicted)
     return {"a": a, "b": b, "attention_costs_as_much_at": a / b if b > 0 else float("inf")}
 
 

@@ -67,6 +67,40 @@ def english_precision() -> str:
     return f"What int8 weights lose against half precision, all blanks at once, BLEU: {losses}.\n"
 
 
+TRIES = {
+    "blm": "BLM, as bundled",
+    "blm-uniform": "the same, canvases of uniform mask rates",
+    "blm-not-averaged": "the same, weights not averaged",
+    "fim": "fill in the middle, left to right",
+    "mlm": "masked, told the lengths",
+}
+
+
+def english_tries() -> str:
+    """Every try after the same number of steps; BLEU, then the judge's perplexity."""
+    r = result("tries/english")
+    ratios = list(r["blm"]["scores"])
+    shown = [f"{float(ratio):.0%}" for ratio in ratios]
+    headings = [f"after {r['blm']['training']['steps']:,} steps: BLEU, then perplexity", *shown, *shown]
+    rows = [["no infill", *(f"{r['blm']['scores'][x]['no_infill_bleu']:.1f}" for x in ratios), *("" for _ in ratios)]]
+    for name, label in TRIES.items():
+        scores = [r[name]["scores"][x] for x in ratios]
+        rows.append([label, *(f"{s['bleu']:.1f}" for s in scores), *(f"{s['perplexity']:.0f}" for s in scores)])
+    originals = [r["blm"]["scores"][x]["original_perplexity"] for x in ratios]
+    return table(headings, [*rows, ["the original texts", *("" for _ in ratios), *(f"{p:.0f}" for p in originals)]])
+
+
+def english_judged() -> str:
+    """The bundled model and the one that it replaced, with the same judge."""
+    rows, models = [], result("models/english-judged")["models"]
+    ratios = list(models["english"])
+    shown = [f"{float(ratio):.0%}" for ratio in ratios]
+    for name, scores in models.items():
+        found = [scores[x] for x in ratios]
+        rows.append([name, *(f"{s['bleu']:.1f}" for s in found), *(f"{s['perplexity']:.0f}" for s in found)])
+    return table(["BLEU, then perplexity", *shown, *shown], rows)
+
+
 def loss_variance() -> str:
     r = result("loss_variance")
     naive, independent = r["one_action_over_eq_loss"]["ratio"], r["eq_loss_over_stratified"]["ratio"]
@@ -140,6 +174,77 @@ def filling_cpu() -> str:
         f"`python benchmarks/filling.py`, {r['size']}, one text at a time: {r['words_per_second']:.0f} words/s, {r['ratio']:.1f}\n"
         f"times a decoder that scores left/right for the whole vocabulary ({r['reference_words_per_second']:.1f}; the same fills\n"
         f"for {r['same_fills']} of {r['texts']} texts); {r['encoder_share']:.0%} of our time is the encoder's.\n"
+    )
+
+
+def peers_cpu() -> str:
+    r = result("benchmarks/peers-cpu")
+    batches = list(r["batches"])
+    headings = [f"words/s, and times GPT-2; {r['hardware']}, threads: {r['threads']}"]
+    headings += [f"batch {batch}" for batch in batches]
+    names = list(r["batches"][batches[0]])
+    rows = [
+        [
+            name,
+            *(f"{(x := r['batches'][b][name])['tokens_per_second']:,.0f} ({x['of_gpt2']:.2f} x)" for b in batches),
+        ]
+        for name in names
+    ]
+    return table(headings, rows)
+
+
+def parallel_bleu() -> str:
+    """What filling all blanks at once costs in BLEU on Yahoo, against the best way to fill one word at a time."""
+    rows = {
+        name: result(f"infilling/yahoo-{name}")["ratios"] for name in ("blm", "blm-greedy", "blm-model", "blm-parallel")
+    }
+    at = {name: ratios["0.3"]["bleu"] for name, ratios in rows.items()}
+    best = max(bleu for name, bleu in at.items() if name != "blm-parallel")
+    texts = rows["blm-parallel"]["0.3"]["texts"]
+    return (
+        f"On {texts:,} test documents with 30 % hidden, filling all blanks at once scores {at['blm-parallel']:.1f} BLEU; the best of greedy, "
+        f"p(b)-ordered and beam search, one word a pass, {best:.1f}.\n"
+    )
+
+
+def training_cpu() -> str:
+    r = result("benchmarks/training-cpu")
+    names = {"padded": "straightforward, padded", "packed": "ours", "packed, bf16": "ours, `--precision bf16`"}
+    headings = [f"{r['size']}, {r['hardware']}, threads: {r['threads']}", "tokens of text/s", "times"]
+    rows = [
+        [label, f"{r['tokens_per_second'][name]:,.0f}", f"{r['of_padded'][name]:.1f}"] for name, label in names.items()
+    ]
+    return table(headings, rows)
+
+
+def curve_cpu() -> str:
+    """Tokens a second by length, measured and as the fitted line has it."""
+    r = result("benchmarks/curve-cpu")
+    every = {kind: {row["length"]: row for row in rows} for kind, rows in r["lengths"].items()}
+    lengths = sorted({length for rows in every.values() for length in rows})
+    headings = [f"tokens/s (fit), MB; {r['size']}, threads: {r['threads']}", *map(str, lengths)]
+    rows = []
+    for kind, by_length in every.items():
+        cells = [
+            f"{x['tokens_per_second']:,.0f} ({x['predicted_tokens_per_second']:,.0f}), {x['megabytes']:,.0f}"
+            if (x := by_length.get(length))
+            else ""
+            for length in lengths
+        ]
+        rows.append([kind, *cells])
+    bends = ", ".join(
+        f"{kind} at {fit['attention_costs_as_much_at']:,.0f} tokens"
+        for kind, fit in r["fit"].items()
+        if 0 < fit["attention_costs_as_much_at"] < 1e5
+    )
+    batches = "; ".join(
+        f"{kind}, texts of {rows[0]['length']} tokens: "
+        + ", ".join(f"{row['tokens_per_second']:,.0f} tokens/s at {row['texts']}" for row in rows)
+        for kind, rows in r["batches"].items()
+    )
+    return (
+        table(headings, rows)
+        + f"\nThe part that grows with the length costs as much as all the rest: {bends}. By batch: {batches}.\n"
     )
 
 
@@ -645,11 +750,17 @@ PASSAGES = {
         english,
         english_training,
         english_precision,
+        english_tries,
+        english_judged,
         yelp_words,
         yelp_words_training,
         loss_variance,
         core_cpu,
         filling_cpu,
+        peers_cpu,
+        parallel_bleu,
+        training_cpu,
+        curve_cpu,
         filling_gpu,
         serving_cpu,
         training_gpu,

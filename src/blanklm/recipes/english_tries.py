@@ -137,7 +137,8 @@ def fill(folder: Path, decoding: dict[str, Any]) -> dict[str, Any]:
 def judge(out: Path) -> dict[str, Any]:
     """The results of all tries so far, with the perplexity of what each filled in."""
     model = LanguageModel.from_pretrained(out / JUDGE / "run")
-    results = {}
+    results: dict[str, Any] = {}
+    of_originals: dict[str, float] = {}  # by ratio: the same texts for every try
     for name in TRIES:
         if not (out / name / "result.json").exists():
             continue
@@ -146,9 +147,11 @@ def judge(out: Path) -> dict[str, Any]:
             continue
         filled = json.loads((out / name / "fills.json").read_text(encoding="utf-8"))
         for ratio, of in filled.items():
+            if ratio not in of_originals:
+                of_originals[ratio] = perplexity(model, of["originals"])
             results[name]["scores"][ratio] |= {
                 "perplexity": perplexity(model, of["fills"]),
-                "original_perplexity": perplexity(model, of["originals"]),
+                "original_perplexity": of_originals[ratio],
             }
     (out / "tries.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return results
