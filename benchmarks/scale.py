@@ -3,7 +3,8 @@
     python benchmarks/scale.py [--workers 1,2] [--shards 16] [--lines 1000] [--ray]
                                [--out results/benchmarks/scale-cpu.json]
 
-The texts are review-like sentences with two blanks, filled greedily by the bundled model, one torch thread a worker.
+The texts are review-like sentences with two blanks, filled greedily by the bundled model of reviews, one torch
+thread a worker.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from random import Random
 
 import core
 
-from blanklm.pretrained import DEFAULT
 from blanklm.shards import Filling, fill_shards
 
+MODEL = "yelp-words"
 WORDS = ("the", "food", "service", "staff", "was", "is", "very", "really", "good", "great", "friendly", "here")
 
 
@@ -33,7 +34,7 @@ def write_shards(folder: Path, shards: int, lines: int) -> None:
 
 def measure(folder: Path, out: Path, workers: int, on_ray: bool) -> dict[str, float]:
     load = os.getloadavg()[0]  # what else the machine does
-    totals = fill_shards(f"{folder}/*.jsonl", Filling(DEFAULT), out, workers, "" if on_ray else None)
+    totals = fill_shards(f"{folder}/*.jsonl", Filling(MODEL), out, workers, "" if on_ray else None)
     if totals.failed_lines or totals.failed_shards:
         raise SystemExit(f"some lines could not be filled: {totals}")
     reports = [json.loads(path.read_text()) for path in (out / "reports").glob("*.json")]
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # of the workers
-    report = {"benchmark": "scale", "hardware": core.hardware("cpu"), "commit": core.commit(), "model": DEFAULT,
+    report = {"benchmark": "scale", "hardware": core.hardware("cpu"), "commit": core.commit(), "model": MODEL,
               "shards": options.shards, "lines": options.shards * options.lines, "rows": []}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder, "texts")

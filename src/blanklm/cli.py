@@ -428,7 +428,7 @@ def restore(
 ) -> None:
     """Restore a damaged Greek or Latin text: Leiden notation or EpiDoc in, the same out.
 
-    blanklm restore "d(is) m(anibus) s[.....] vixit an[...] xx"
+    blanklm restore "d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"
     """
     from blanklm import editions
     from blanklm import notation as notations

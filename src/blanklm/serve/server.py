@@ -48,8 +48,19 @@ def run(
         address = f"http://{where}:{listener.getsockname()[1]}/"
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has shut down
         with suppress(KeyboardInterrupt):
-            print(f"serving {', '.join(loaded)} on {address}", file=sys.stderr, flush=True)
-            uvicorn.Server(config).run(sockets=[listener])
+            _Announced(config, f"serving {', '.join(loaded)} on {address}").run(sockets=[listener])
+
+
+class _Announced(uvicorn.Server):
+    """Says where it serves when it does, and no sooner: from then on a signal ends it quietly."""
+
+    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
+        super().__init__(config)
+        self.announcement = announcement
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(self.announcement, file=sys.stderr, flush=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:

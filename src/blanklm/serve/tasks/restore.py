@@ -23,7 +23,7 @@ class RestoreBody(TaskBody):
     texts: list[str] = Field(
         min_length=1,
         description="Damaged texts: [...] three lost letters, [c. 5] about five, [---] any number; or EpiDoc.",
-        examples=[["d(is) m(anibus) s[.....] vixit an[...] xx"]],
+        examples=[["d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"]],
     )
     notation: Literal["leiden", "epidoc"] | None = Field(None, description="Detected if left out.")
     language: Literal["greek", "latin"] | None = Field(None, description="Told by the letters if left out.")
