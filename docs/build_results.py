@@ -76,6 +76,12 @@ TRIES = {
 }
 
 
+def judged(label: str, scores: dict[str, dict]) -> list[str]:
+    """A row: BLEU by ratio, then the judge's perplexity."""
+    found = scores.values()
+    return [label, *(f"{s['bleu']:.1f}" for s in found), *(f"{s['perplexity']:.0f}" for s in found)]
+
+
 def english_tries() -> str:
     """Every try after the same number of steps; BLEU, then the judge's perplexity."""
     r = result("tries/english")
@@ -83,22 +89,16 @@ def english_tries() -> str:
     shown = [f"{float(ratio):.0%}" for ratio in ratios]
     headings = [f"after {r['blm']['training']['steps']:,} steps: BLEU, then perplexity", *shown, *shown]
     rows = [["no infill", *(f"{r['blm']['scores'][x]['no_infill_bleu']:.1f}" for x in ratios), *("" for _ in ratios)]]
-    for name, label in TRIES.items():
-        scores = [r[name]["scores"][x] for x in ratios]
-        rows.append([label, *(f"{s['bleu']:.1f}" for s in scores), *(f"{s['perplexity']:.0f}" for s in scores)])
+    rows += [judged(label, r[name]["scores"]) for name, label in TRIES.items()]
     originals = [r["blm"]["scores"][x]["original_perplexity"] for x in ratios]
     return table(headings, [*rows, ["the original texts", *("" for _ in ratios), *(f"{p:.0f}" for p in originals)]])
 
 
 def english_judged() -> str:
     """The bundled model and the one that it replaced, with the same judge."""
-    rows, models = [], result("models/english-judged")["models"]
-    ratios = list(models["english"])
-    shown = [f"{float(ratio):.0%}" for ratio in ratios]
-    for name, scores in models.items():
-        found = [scores[x] for x in ratios]
-        rows.append([name, *(f"{s['bleu']:.1f}" for s in found), *(f"{s['perplexity']:.0f}" for s in found)])
-    return table(["BLEU, then perplexity", *shown, *shown], rows)
+    models = result("models/english-judged")["models"]
+    shown = [f"{float(ratio):.0%}" for ratio in models["english"]]
+    return table(["BLEU, then perplexity", *shown, *shown], [judged(*each) for each in models.items()])
 
 
 def loss_variance() -> str:

@@ -4,8 +4,8 @@ import base64
 import html
 import json
 import re
-import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +15,10 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import side_by_side
 from blanklm.recipes.side_by_side import TEXTS, compare, page
+from tests.serve.browser import chromium
 from tests.test_baselines import LINES, FillInMiddle, PredictorConfig, Tokenizer, checkpoint
 
+ROOT = Path(__file__).resolve().parents[1]
 SENTENCES = [f'number {i} of the <b>texts</b> & "more" that are long enough to be compared here' for i in range(70)]
 
 
@@ -66,10 +68,8 @@ def test_nothing_to_compare_is_one_clear_error():
         compare({"a": System("x")}, ["too short"])
 
 
-def test_in_a_browser_votes_are_counted_and_names_revealed(rows, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium")
+def test_in_a_browser_votes_are_counted_and_names_revealed(rows, tmp_path, tmp_path_factory):
+    browser = chromium(tmp_path_factory)
     written = page(rows)
     key = json.loads(base64.b64decode(data_of(written)["key"]))
     choose_first = """<script>
@@ -107,3 +107,8 @@ def test_from_models_to_page(tmp_path):
     rows = side_by_side.main(tmp_path / "page.html", tmp_path / "texts.txt", models)
     assert json.loads((tmp_path / "page.json").read_text()) == rows and set(rows[0]["fills"]) == {"blm", "fim"}
     assert (tmp_path / "page.html").read_text() == page(rows)
+
+
+def test_the_page_of_the_docs_is_that_of_the_results():
+    rows = json.loads((ROOT / "results" / "tries" / "english-side-by-side.json").read_text(encoding="utf-8"))
+    assert (ROOT / "docs" / "english-side-by-side.html").read_text(encoding="utf-8") == page(rows)

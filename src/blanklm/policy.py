@@ -11,6 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from blanklm.conceal import random_ranks
+
 
 class Scores(Protocol):
     """p(b, w, l, r | c) of a batch of canvases, factored as in the paper. K counts the blanks of all of them."""
@@ -51,3 +53,15 @@ class Policy(Protocol):
         Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0.
         """
         ...
+
+
+class EveryOrder:
+    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
+
+    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
+
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
+        return hidden.long()

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -28,9 +27,11 @@ def install() -> str:
     return ""
 
 
-def chromium(lock: Path) -> str:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The path of the browser. Where there is none the tests that need it fail in CI, and are skipped elsewhere."""
-    with FileLock(lock):  # of several test processes one installs, the others wait
+    shared = tmp_path_factory.getbasetemp()
+    folder = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    with FileLock(folder / "chromium.lock"):  # of several test processes one installs, the others wait
         reason = "" if find() else install()
     found = find()
     if found is None:

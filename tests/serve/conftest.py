@@ -1,6 +1,5 @@
 """Servers for the tests: in this process, and as a process of their own."""
 
-import os
 import re
 import subprocess
 import sys
@@ -19,9 +18,7 @@ from tests.serve.browser import chromium
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    shared = tmp_path_factory.getbasetemp()
-    lock = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "chromium.lock"
-    path = chromium(lock)
+    path = chromium(tmp_path_factory)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser

@@ -73,10 +73,17 @@ def _groups(texts: Sequence[Text], policy: Policy) -> Iterator[Sequence[Text]]:
 
 
 @lru_cache(maxsize=16)
+def vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[V] each: which tokens start a word, and which are never written."""
+    masks = (tokenizer.starts_word, tokenizer.never_written)
+    return tuple(torch.from_numpy(mask).to(device) for mask in masks)
+
+
+@lru_cache(maxsize=16)
 def _tables(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """[V] which tokens start a word, [V] which are never written; [2, 4] left and right of each class of SIDES."""
-    starts_word, never_written = (torch.from_numpy(m) for m in (tokenizer.starts_word, tokenizer.never_written))
-    return starts_word.long().to(device), never_written.to(device), torch.tensor(SIDES).T.to(device)
+    starts_word, never_written = vocabulary_masks(tokenizer, device)
+    return starts_word.long(), never_written, torch.tensor(SIDES).T.to(device)
 
 
 @dataclass(frozen=True)

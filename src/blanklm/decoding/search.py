@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -24,10 +24,9 @@ from torch import Tensor
 from blanklm.batching import pad
 from blanklm.decoding.constraints import Slot, Text
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.greedy import fill_greedily, fits
+from blanklm.decoding.greedy import fill_greedily, fits, vocabulary_masks
 from blanklm.errors import BlankLMError, ConstraintError
 from blanklm.policy import Policy, Scores
-from blanklm.tokenizer import Tokenizer
 
 ORDERS = ("confident", "left-to-right", "model")
 TOKENS_PER_PASS = 32_768
@@ -205,13 +204,6 @@ def score(policy: Policy, canvases: Sequence[Sequence[int]]) -> Scores:
     return policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
 
 
-@lru_cache(maxsize=16)
-def _vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor]:
-    """[V] each: which tokens start a word, and which are never written."""
-    masks = (tokenizer.starts_word, tokenizer.never_written)
-    return tuple(torch.from_numpy(mask).to(device) for mask in masks)
-
-
 class View:
     """The scores of a group of drafts in one pass, with what their constraints forbid taken out (in place)."""
 
@@ -220,7 +212,7 @@ class View:
         self.scores, self.group = scores, group
         tokenizer = group[0][0].constraints.tokenizer
         self.log_p_word = scores.log_p_word  # [K, V]; what may not be written is set to -inf
-        self.starts_word, never_written = _vocabulary_masks(tokenizer, self.log_p_word.device)  # [V] each
+        self.starts_word, never_written = vocabulary_masks(tokenizer, self.log_p_word.device)  # [V] each
         self.words_have_parts = tokenizer.words_have_parts
         plain: list[int] = []  # rows on which anything may be written that is ever written
         self.slots: dict[int, Slot] = {}  # by row of the scores

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.batching import Batch, pad
-from blanklm.conceal import Packing, bound, log_softmax_of_each, random_ranks, show_first
+from blanklm.conceal import Packing, bound, log_softmax_of_each, show_first
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import initialise
 from blanklm.models.predictor import (
@@ -34,6 +34,7 @@ from blanklm.models.predictor import (
     Written,
     best_of_each,
 )
+from blanklm.policy import EveryOrder
 from blanklm.special import BLANK, EOS, PAD
 
 __all__ = ["InsertionTransformer", "PredictorConfig"]
@@ -69,7 +70,7 @@ class DrawnInsertions:
     log_orders: Tensor  # [B] log n!
 
 
-class InsertionTransformer(Predictor):
+class InsertionTransformer(EveryOrder, Predictor):
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=False)
         width = config.encoder.width
@@ -131,14 +132,6 @@ class InsertionTransformer(Predictor):
         """log p [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         insertions = lay_out(tokens, lengths, shown, wanted, on_gpu=tokens.is_cuda)
         return self.log_probs(insertions, *tokens.shape)
-
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
-        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
-
-    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t."""
-        return hidden.long()
 
     def prepare(self, batch: Batch) -> DrawnInsertions:
         """A canvas of each text: t of its words, t uniform in 0..n-1; all n - t insertions into it are learnt."""

@@ -24,11 +24,11 @@ from blanklm.conceal import (
     conceal,
     log_softmax_of_each,
     pack,
-    random_ranks,
     show_first,
 )
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.policy import EveryOrder
 from blanklm.special import SPECIAL_TOKENS
 from blanklm.tokenizer import Tokenizer
 
@@ -50,19 +50,7 @@ class LBLMConfig:
             raise BlankLMError(f"a text has at least 1 token, and a blank 1 to {ROOMS[-1][1]:,}")
 
 
-class EveryOrder(nn.Module):
-    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
-
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
-        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
-
-    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
-        return hidden.long()
-
-
-class LBLM(EveryOrder):
+class LBLM(EveryOrder, nn.Module):
     def __init__(self, config: LBLMConfig) -> None:
         super().__init__()
         self.config = config

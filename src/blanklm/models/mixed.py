@@ -27,12 +27,12 @@ from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.lblm import (
     FEATURES,
     NEVER_RESTORED,
-    EveryOrder,
     PlaceScores,
     default_writable,
     number_features,
     writable_characters,
 )
+from blanklm.policy import EveryOrder
 from blanklm.special import PAD, SPECIAL_TOKENS
 from blanklm.tokenizer import Tokenizer
 
@@ -69,7 +69,7 @@ class Layout:
     position: Tensor  # [K] of the text; of a gap of untold length, its first
 
 
-class MixedLBLM(EveryOrder):
+class MixedLBLM(EveryOrder, nn.Module):
     def __init__(self, config: MixedConfig) -> None:
         super().__init__()
         self.config = config
