@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.encoder import Encoder, EncoderConfig, Memory, _attend_padded, attend, one_more
+from blanklm.models.encoder import Encoder, EncoderConfig, Memory, _attend_padded, attend, drop_by_hash, one_more
 from blanklm.special import PAD
 
 
@@ -102,3 +102,23 @@ def test_a_memory_makes_reading_on_equal_to_reading_at_once():
         vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
         expected = torch.stack([whole[row][known[row] + step] for row in rows])
         torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_dropout_by_hash_drops_each_place_alike_and_anew_with_each_seed():
+    """Sums of (dropped - share) over rows, columns, neighbours and pairs of seeds stay within what chance gives."""
+    share, x = 0.1, torch.ones(1000, 256)
+    dropped = []
+    for seed in (0, 1, -(2**31), 12345):
+        kept = drop_by_hash(x, share, torch.tensor([seed], dtype=torch.int32))
+        assert set(kept.unique().tolist()) == {0.0, (torch.tensor(1.0) / (1 - share)).item()}
+        dropped.append((kept == 0).double() - share)
+    spread = share * (1 - share)
+    for d in dropped:
+        assert abs(d.mean()) < 4 * (spread / d.numel()) ** 0.5
+        for side in (0, 1):
+            assert d.mean(side).std() == pytest.approx((spread / d.shape[side]) ** 0.5, rel=0.15)
+    pairs = [(dropped[i], dropped[j]) for i in range(4) for j in range(i)]
+    pairs += [(d[:, step:], d[:, :-step]) for d in dropped for step in (1, 2, 16)]
+    pairs += [(d[step:], d[:-step]) for d in dropped for step in (1, 2, 16)]
+    for one, other in pairs:
+        assert abs((one * other).mean()) < 4.5 * spread / one.numel() ** 0.5

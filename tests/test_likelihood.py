@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from blanklm import likelihood
 from blanklm.batching import Batch, pad
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import bound, exact, monte_carlo
@@ -40,6 +41,20 @@ def test_monte_carlo_over_texts_agrees_with_exact(blm):
         assert abs(estimate.log_likelihoods[k] - exact(blm, text)) < 4 * estimate.standard_errors[k] + 1e-4
     assert estimate.standard_errors[0] < 0.05
     assert estimate.standard_errors[1] == pytest.approx(0, abs=1e-6)  # one word has one order
+
+
+def test_canvases_that_orders_share_are_scored_once_and_nothing_changes(blm, monkeypatch):
+    together = monte_carlo(blm, TEXTS, orders=40)
+    scored, score = [], blm.action_log_probs
+    monkeypatch.setattr(
+        blm, "action_log_probs", lambda tokens, *rest: scored.append(len(tokens)) or score(tokens, *rest)
+    )
+    monte_carlo(blm, TEXTS, orders=40)
+    assert sum(scored) <= 2**4 - 1 + 2**3 - 1 + 1  # the sets of shown positions but the full one, of each text
+    monkeypatch.setattr(likelihood, "_distinct", lambda text, shown: (torch.arange(len(text)),) * 2)
+    apart = monte_carlo(blm, TEXTS, orders=40)
+    assert sum(scored) > 40 * 8
+    np.testing.assert_allclose(together.log_likelihoods, apart.log_likelihoods, atol=1e-5)
 
 
 def test_monte_carlo_is_unbiased_for_p_and_low_for_log_p(blm):

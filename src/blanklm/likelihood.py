@@ -21,7 +21,7 @@ from torch import Tensor
 
 from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import show_first
+from blanklm.conceal import random_keys, show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import Policy
 
@@ -106,14 +106,31 @@ def monte_carlo(
     for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
-        log_probs = policy.action_log_probs(tokens[some], lengths[some], rank < step, rank == step).sum(1)  # [B]
+        text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
+        shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
+        canvas, alike = _distinct(text, shown)  # [U], [B]
+        wanted = torch.zeros_like(shown[: len(canvas)])  # [U, L]
+        wanted[alike, written] = True
+        each = policy.action_log_probs(tokens[some[canvas]], lengths[some[canvas]], shown[canvas], wanted)  # [U, L]
         first = int(pair[0])
-        log_joint.index_add_(0, some + first, log_probs.double())
+        log_joint.index_add_(0, some + first, each[alike, written].double())
         log_orders[first : first + len(tokens)] = log_count.double()
         if progress:
             progress(len(step))
     by_text = (part.view(-1, orders).cpu().numpy() for part in (log_joint, log_orders))
     return _average_orders(*by_text, pairs.texts, texts)
+
+
+def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    """One of each kind of canvas [U], and the kind [B] of each: orders meet where they have shown the same positions.
+
+    Canvases are told apart by the text [B] and a sum of 64-bit keys of the positions ``shown`` [B, L].
+    """
+    keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
+    key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
+    kinds, kind = key.unique(return_inverse=True)  # [U], [B]
+    index = torch.arange(len(kind), device=shown.device)
+    return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind
 
 
 def _budget(tokens_per_batch: int | None, policy: Policy) -> int:

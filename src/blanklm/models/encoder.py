@@ -60,7 +60,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
         cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
@@ -91,7 +91,7 @@ class EncoderLayer(nn.Module):
         self.feedforward_norm = nn.LayerNorm(config.width)
         self.feedforward_in = nn.Linear(config.width, config.feedforward)
         self.feedforward_out = nn.Linear(config.feedforward, config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerMemory | None = None
@@ -106,6 +106,25 @@ class EncoderLayer(nn.Module):
         z = z + self.dropout(self.attention_out(attended.reshape(total, width)))
         inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
+
+
+class Dropout(nn.Dropout):
+    """Where layers are compiled, randomness comes from a hash: a compiler's own generator works longer on each number
+    than the memory on all else that its kernel does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and self.p and torch.compiler.is_compiling():
+            return drop_by_hash(x, self.p, torch.randint(-(2**31), 2**31, (1,), dtype=torch.int32, device=x.device))
+        return super().forward(x)
+
+
+def drop_by_hash(x: Tensor, share: float, seed: Tensor) -> Tensor:
+    """Dropout by a hash of each place of x and the ``seed`` [1] int32: two rounds of multiply and shift."""
+    place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
+    mixed = (place * -0x61C88647) ^ seed  # [...] wraps around
+    mixed = (mixed ^ (mixed >> 16 & 0xFFFF)) * 0x7FEB352D
+    mixed = (mixed ^ (mixed >> 15 & 0x1FFFF)) * -0x7B935975  # uniform over -2^31 ... 2^31 - 1
+    return torch.where(mixed >= int(share * 2**32) - 2**31, x / (1 - share), 0.0)
 
 
 class Memory:
