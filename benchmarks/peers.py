@@ -6,7 +6,8 @@ MODEL is a trained word-level BLM of Yahoo documents (recipes/infilling.py makes
 the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
   GPT-2   (Hugging Face) with its KV cache writes as many tokens as the BLM wrote, from a prompt of one token, which
           costs it nothing; a real one would have to read the document first;
-  RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks.
+  RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks;
+  ILM     (xlm-core's insertion model, where xlm-core and xlm-models are installed) inserts one token a pass.
 Their weights are random: their speed does not depend on them. The systems take turns, document by document, so that a
 neighbour's load falls on all. Writes results/benchmarks/peers-cpu.json.
 """
@@ -14,6 +15,7 @@ neighbour's load falls on all. Writes results/benchmarks/peers-cpu.json.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import time
@@ -99,6 +101,40 @@ def roberta(vocabulary: int, encoder, model: BlankLM) -> Fill:
     return fill
 
 
+def insertion(vocabulary: int, encoder, model: BlankLM) -> Fill:
+    """xlm-core's predictor on the words that are given; it has no blanks, so it may insert anywhere."""
+    from ilm.model_ilm import RotaryTransformerILMModel
+    from ilm.predictor_ilm import ILMPredictor
+    from transformers import PreTrainedTokenizerFast
+
+    names = ("pad", "mask", "eos", "cls", "bos")
+    ids = {f"{name}_token": model.tokenizer.backend.id_to_token(i) for i, name in enumerate(names)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=model.tokenizer.backend, **ids)
+    peer = RotaryTransformerILMModel(
+        vocabulary, encoder.width, encoder.layers, encoder.heads, dim_feedforward=encoder.feedforward, dropout=0.0,
+        rotary_emb_dim=encoder.width // encoder.heads,
+    ).eval()  # fmt: skip
+
+    def fill(masked: Sequence[Masked], tokens: int) -> int:
+        each = -(-tokens // len(masked))
+        rows = [torch.tensor([i for piece in m.template.pieces for i in model.tokenizer.encode(piece)]) for m in masked]
+        lengths = torch.tensor([len(row) for row in rows])
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # [B, L]
+        inside = torch.arange(ids.shape[1]) < lengths[:, None]  # [B, L]
+        predictor = ILMPredictor(
+            each, max_length=1024, tokenizer=tokenizer, model=peer, sampling_method="sample_top_k", top=1
+        )
+        batch = {
+            "input_ids": ids, "attention_mask": inside, "token_type_ids": torch.full_like(ids, 2),
+            "constraint": torch.zeros_like(inside),
+        }  # fmt: skip
+        with torch.inference_mode():
+            found = predictor.predict(batch)
+        return int(found["attention_mask"].sum() - inside.sum())
+
+    return fill
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
@@ -118,6 +154,8 @@ def main() -> None:
         "GPT-2, KV cache": gpt2(vocabulary, encoder),
         "RoBERTa, one mask a pass": roberta(vocabulary, encoder, model),
     }
+    if importlib.util.find_spec("ilm"):
+        systems["ILM of xlm-core, one token a pass"] = insertion(vocabulary, encoder, model)
     rows = {}
     for batch in map(int, options.batches.split(",")):
         seconds, tokens = Counter(), Counter()
