@@ -1,6 +1,7 @@
 """The recipes of restoration run from corpus to result, on a few texts and for a moment."""
 
 import json
+import os
 import tarfile
 from dataclasses import replace
 from functools import partial
@@ -22,8 +23,9 @@ LATIN = ["dis manibus sacrum # vixit nnos xx et nnis ii", "iulia pia hic sita es
 def damaged(tmp_path, monkeypatch):
     """A data root with a few damaged texts, small models, and a moment to train them in."""
     files = {f"greek_documentary/{split}.txt": GREEK for split in ("train", "valid", "test")}
-    files |= {"greek_literature/perseus.txt": GREEK, "edh_latin/train.txt": LATIN, "edh_latin/valid.txt": LATIN}
-    files["edh_latin/test.txt"] = [text.replace("sacrum", "sacris") for text in LATIN]
+    files |= {"greek_literature/perseus.txt": GREEK, "edh_latin/train.txt": LATIN}
+    for split, ending in {"valid": "sacra", "test": "sacris"}.items():  # texts that also stand in train are left out
+        files[f"edh_latin/{split}.txt"] = [text.replace("sacrum", ending) for text in LATIN]
     files["edh_latin/test.marked.txt"] = ["dis [man]ibus [sacrum aeternae memoriae]", "[#] iuli[a] pia"]
     files["greek_documentary/test.jsonl"] = [json.dumps({"norm": "αγ[αθηι] τυχηι"}, ensure_ascii=False)]
     item = ["3", "Ἀγαθῆι τ", "ύχη", "ι ἔδοξεν"]
@@ -41,15 +43,15 @@ def damaged(tmp_path, monkeypatch):
         training = replace(module.RECIPE.training, tokens_per_batch=512, warmup=1, log_every=1, evaluate_every=50)
         monkeypatch.setattr(module, "RECIPE", replace(module.RECIPE, encoder=TINY, words=8, training=training))
     monkeypatch.setattr(restoration, "SMALL", TINY)
-    monkeypatch.setattr(restoration, "TEXTS", 2)
     monkeypatch.setattr(restorers, "PYTHIA_WORDS", 8)
     small = partial(restorers.PythiaConfig, embedding=8, width=8)
     monkeypatch.setattr(restorers, "PythiaConfig", small)
 
 
 @pytest.mark.parametrize("part", restoration.PARTS)
-def test_restoration(damaged, tmp_path, capsys, part):
-    restoration.run_part(part, tmp_path / "work", seconds=0.3)
+def test_restoration(damaged, monkeypatch, tmp_path, part):
+    monkeypatch.setattr(os, "nice", lambda by: None)  # the tests to come shall not wait
+    restoration.run_part(part, tmp_path / "work", seconds=0.3, most=2)
     result = json.loads((tmp_path / "work" / part / "result.json").read_text())
     measured = {name: value for name, value in result.items() if name in restoration.evaluations(part)}
     assert measured and not any("error" in value for value in measured.values()), measured
