@@ -1,7 +1,6 @@
 """The recipes of restoration run from corpus to result, on a few texts and for a moment."""
 
 import json
-import os
 import tarfile
 from dataclasses import replace
 from functools import partial
@@ -49,9 +48,8 @@ def damaged(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("part", restoration.PARTS)
-def test_restoration(damaged, monkeypatch, tmp_path, part):
-    monkeypatch.setattr(os, "nice", lambda by: None)  # the tests to come shall not wait
-    restoration.run_part(part, tmp_path / "work", seconds=0.3, most=2)
+def test_restoration(damaged, tmp_path, part):
+    restoration.run_part(part, tmp_path / "work", restoration.Share(seconds=0.3), most=2)
     result = json.loads((tmp_path / "work" / part / "result.json").read_text())
     measured = {name: value for name, value in result.items() if name in restoration.evaluations(part)}
     assert measured and not any("error" in value for value in measured.values()), measured
@@ -87,7 +85,7 @@ def test_texts_are_cut_without_loss():
 
 def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
     (tmp_path / "data" / "greek_literature" / "perseus.txt").unlink()
-    restoration.run_all(tmp_path / "out", tmp_path / "work", 0.01, ["greek"])
+    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1, card=50)})
     printed = capsys.readouterr().out
     assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:

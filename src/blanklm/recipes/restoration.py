@@ -1,10 +1,10 @@
 """Table 3 of the paper: restoration of damaged texts, on the corpora that could be had, beside the paper's numbers.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [SHARE [PART ...]]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [PART ...]
 
-Trains all PARTS, or those named, side by side on one GPU, each for its seconds (times SHARE), evaluates each, and
-leaves in OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A
-part that fails loses nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says.
+Trains all PARTS, or those named, side by side on one GPU, each for its seconds, evaluates each, and leaves in OUT one
+file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part that fails loses
+nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says.
 
     python -m blanklm.recipes.restoration smoke OUT WORK
 
@@ -25,7 +25,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,7 +38,6 @@ from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_cor
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import greek, latin
 from blanklm.recipes.restorers import CALIBRATED, Corpus, Recipe
-from blanklm.recipes.stages import SECONDS_WORTH_COMPILING
 from blanklm.restoring import Candidate, Gap, Restorer, fold
 from blanklm.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
 
@@ -50,16 +49,13 @@ class Share:
     seconds: float  # of training
     card: int = 100  # percent of the GPU's processors that it may use at a time, under MPS
     workers: int = 6  # processes that prepare its batches
-
-    @property
-    def compiles(self) -> bool:
-        return self.seconds >= SECONDS_WORTH_COMPILING
+    compiles: bool = False
 
 
 PARTS = {
-    "greek": Share(420),
-    "latin": Share(370),
-    "greek-lblm": Share(300, card=40, workers=3),
+    "greek": Share(420, compiles=True),
+    "latin": Share(370, compiles=True),
+    "greek-lblm": Share(300, card=40, workers=3, compiles=True),
     "greek-pythia": Share(270, card=30, workers=2),
     "greek-pythia-word": Share(270, card=30, workers=2),
     "try-characters": Share(150, card=15, workers=2),
@@ -69,7 +65,14 @@ PARTS = {
 }
 LIMIT = 565  # seconds of all: for reading the corpora, training and evaluating
 TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
-SMOKE_SECONDS, SMOKE_TEXTS = 30.0, 4
+SMOKE = {  # one part of each kind: to see that all works, and how fast the two that are compiled become
+    "greek": Share(40, compiles=True),
+    "latin": Share(40, compiles=True),
+    "greek-lblm": Share(12, card=40, workers=3),
+    "greek-pythia-word": Share(12, card=30, workers=2),
+    "try-documents": Share(12, card=15, workers=2),
+}
+SMOKE_TEXTS, SMOKE_LIMIT = 4, 75
 SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
 SEED = 1
 
@@ -199,46 +202,28 @@ def evaluate(part: str, system: System, path: Path, result: dict[str, Any], most
 # --- All parts at once --------------------------------------------------------------------------------------------
 
 
-def run_part(part: str, work: Path, seconds: float, most: int = TEXTS) -> None:
+def run_part(part: str, work: Path, share: Share, most: int = TEXTS) -> None:
     torch.set_float32_matmul_precision("high")
-    share, folder = PARTS[part], work / part
     if share.card < 100:
         os.nice(5)  # nor shall the others wait for a core
-    result = recipe_of(part).make(
-        folder, corpus_of(part), seconds, share.workers, share.compiles, min(CALIBRATED, most)
-    )
+    folder, calibrated = work / part, min(CALIBRATED, most)
+    result = recipe_of(part).make(folder, corpus_of(part), share.seconds, share.workers, share.compiles, calibrated)
     # What is bundled is what is measured: int8.
     evaluate(part, load(part, folder / "model"), folder / "result.json", result, most)
 
 
-def run_all(
-    out: Path,
-    work: Path,
-    share: float = 1.0,
-    parts: Sequence[str] = tuple(PARTS),
-    seconds: float | None = None,
-    most: int = TEXTS,
-) -> None:
-    """``seconds``: of training, the same for every part; ``most``: texts of each measurement."""
+def run_all(out: Path, work: Path, parts: dict[str, Share], most: int = TEXTS, limit: float = LIMIT) -> None:
+    """Each measurement takes ``most`` texts; what is not done within ``limit`` seconds is ended."""
     began = time.monotonic()
     work.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     running = {}
-    for part in parts:
-        trained = seconds or PARTS[part].seconds * share
-        command = [
-            sys.executable,
-            "-m",
-            "blanklm.recipes.restoration",
-            "part",
-            part,
-            str(work),
-            str(trained),
-            str(most),
-        ]
+    for part, share in parts.items():
+        given = json.dumps(asdict(share))
+        command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), given, str(most)]
         environment = os.environ | {
             "OMP_NUM_THREADS": "2",
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(PARTS[part].card),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share.card),
             "TORCHINDUCTOR_COMPILE_THREADS": "4",
             # Batches of ever new shapes would leave the memory of so many processes in pieces.
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
@@ -249,7 +234,7 @@ def run_all(
             )
     while running:
         time.sleep(1)
-        late = time.monotonic() - began > LIMIT
+        late = time.monotonic() - began > limit
         for part, process in list(running.items()):
             if late and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that prepare its batches
@@ -258,7 +243,7 @@ def run_all(
                 print(f"{part}: ended with {process.returncode} after {time.monotonic() - began:.0f} s", flush=True)
                 del running[part]
                 pack(out, work)
-    print(summary(work, parts))
+    print(summary(work, list(parts)))
 
 
 def pack(out: Path, work: Path) -> None:
@@ -304,13 +289,11 @@ def last_speed(metrics: Path) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["part", part, work, seconds, most]:
-            run_part(part, Path(work), float(seconds), int(most))
+        case ["part", part, work, share, most]:
+            run_part(part, Path(work), Share(**json.loads(share)), int(most))
         case ["smoke", out, work]:
-            run_all(Path(out), Path(work), seconds=SMOKE_SECONDS, most=SMOKE_TEXTS)
+            run_all(Path(out), Path(work), SMOKE, SMOKE_TEXTS, SMOKE_LIMIT)
         case ["evaluate", part, folder, path]:
             evaluate(part, load(part, Path(folder)), Path(path), dict(checkpoint.read_config(Path(folder))["about"]))
-        case [out, work]:
-            run_all(Path(out), Path(work))
-        case [out, work, share, *parts]:
-            run_all(Path(out), Path(work), float(share), parts or tuple(PARTS))
+        case [out, work, *parts]:
+            run_all(Path(out), Path(work), {part: PARTS[part] for part in parts or PARTS})
