@@ -22,10 +22,10 @@ from blanklm.training import TrainingConfig
 MAX_LENGTH = 1000
 RECIPE = Recipe(
     name="greek",
-    encoder=EncoderConfig(layers=8, heads=8, width=256, feedforward=1024, dropout=0.1),
+    encoder=EncoderConfig(layers=8, heads=8, width=256, feedforward=1024, dropout=0.05),
     words=4096,
     training=TrainingConfig(
-        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.02, ema=0.999,
+        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.02, ema=0.999, skew=1.5,
         evaluate_every=500, save_every=10**9, log_every=50,
     ),
     about={

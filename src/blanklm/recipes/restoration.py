@@ -56,12 +56,11 @@ PARTS = {
     "greek": Share(420, compiles=True),
     "latin": Share(370, compiles=True),
     "greek-lblm": Share(300, card=40, workers=3, compiles=True),
+    "greek-documents": Share(270, card=30, workers=3, compiles=True),  # without literature: does it pay?
     "greek-pythia": Share(270, card=30, workers=2),
     "greek-pythia-word": Share(270, card=30, workers=2),
-    "try-characters": Share(150, card=15, workers=2),
+    "try-characters": Share(150, card=15, workers=2),  # do vectors for whole words pay?
     "try-words": Share(150, card=15, workers=2),
-    "try-documents": Share(150, card=15, workers=2),
-    "try-literature": Share(150, card=15, workers=2),
 }
 LIMIT = 565  # seconds of all: for reading the corpora, training and evaluating
 TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
@@ -70,7 +69,7 @@ SMOKE = {  # one part of each kind: to see that all works, and how fast the two 
     "latin": Share(40, compiles=True),
     "greek-lblm": Share(12, card=40, workers=3),
     "greek-pythia-word": Share(12, card=30, workers=2),
-    "try-documents": Share(12, card=15, workers=2),
+    "try-words": Share(12, card=15, workers=2),
 }
 SMOKE_TEXTS, SMOKE_LIMIT = 4, 75
 SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
@@ -81,19 +80,19 @@ def recipe_of(part: str) -> Recipe:
     match part.partition("-"):
         case "latin", _, _:
             return latin.RECIPE
+        case "greek", _, ("" | "documents"):
+            return replace(greek.RECIPE, name=part)
         case "greek", _, kind:
-            return replace(greek.RECIPE, name=part, kind=kind or "mixed")
-        case "try", _, ("characters" | "words") as kind:
+            return replace(greek.RECIPE, name=part, kind=kind)
+        case "try", _, kind:
             return replace(latin.RECIPE, name=part, encoder=SMALL, words=4096 if kind == "words" else 0)
-        case "try", _, ("documents" | "literature"):
-            return replace(greek.RECIPE, name=part, encoder=SMALL)
     raise ValueError(f"there is no part {part!r}")
 
 
 def corpus_of(part: str) -> Corpus:
-    if part in ("latin", "try-characters", "try-words"):
+    if not part.startswith("greek"):
         return latin.corpus()
-    return greek.corpus(literature=part != "try-documents")
+    return greek.corpus(literature=part != "greek-documents")
 
 
 def load(part: str, folder: Path) -> System:
@@ -111,9 +110,8 @@ def evaluations(part: str, most: int = TEXTS) -> Measurements:
     match part.partition("-"):
         case "latin", _, _:
             return settings("edh_latin", most) | of_editors(latin_edited, most) | untold("edh_latin", most)
-        case "try", _, kind:
-            corpus = "edh_latin" if kind in ("characters", "words") else "greek_documentary"
-            return {"valid_single": lambda system: evaluate_rank(system, slots(corpus, "valid", None, most))}
+        case "try", _, _:
+            return {"valid_single": lambda system: evaluate_rank(system, slots("edh_latin", "valid", None, most))}
     measured = settings("greek_documentary", most)
     measured["phi_ml"] = lambda system: excerpts(system, "phi_ml_test_excerpts.tsv", None if most == TEXTS else most)
     measured["papyri"] = lambda system: excerpts(system, "restoration_pap_text_ups.tsv", min(PAPYRI, most))

@@ -64,6 +64,8 @@ class Recipe:
     def schedule(self) -> TrainingConfig:
         if self.kind.startswith("pythia"):
             return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=2e-3, weight_decay=0.0)
+        if self.kind == "lblm":
+            return replace(self.training, skew=1.0)  # as in the paper
         return self.training
 
     def make(
