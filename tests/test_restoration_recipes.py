@@ -22,8 +22,9 @@ LATIN = ["dis manibus sacrum # vixit nnos xx et nnis ii", "iulia pia hic sita es
 def damaged(tmp_path, monkeypatch):
     """A data root with a few damaged texts, small models, and a moment to train them in."""
     files = {f"greek_documentary/{split}.txt": GREEK for split in ("train", "valid", "test")}
-    files |= {"greek_literature/perseus.txt": GREEK, "edh_latin/train.txt": LATIN, "edh_latin/valid.txt": LATIN}
-    files["edh_latin/test.txt"] = [text.replace("sacrum", "sacris") for text in LATIN]
+    files |= {"greek_literature/perseus.txt": GREEK, "edh_latin/train.txt": LATIN}
+    for split, ending in {"valid": "sacra", "test": "sacris"}.items():  # texts that also stand in train are left out
+        files[f"edh_latin/{split}.txt"] = [text.replace("sacrum", ending) for text in LATIN]
     files["edh_latin/test.marked.txt"] = ["dis [man]ibus [sacrum aeternae memoriae]", "[#] iuli[a] pia"]
     files["greek_documentary/test.jsonl"] = [json.dumps({"norm": "αγ[αθηι] τυχηι"}, ensure_ascii=False)]
     item = ["3", "Ἀγαθῆι τ", "ύχη", "ι ἔδοξεν"]
@@ -41,15 +42,14 @@ def damaged(tmp_path, monkeypatch):
         training = replace(module.RECIPE.training, tokens_per_batch=512, warmup=1, log_every=1, evaluate_every=50)
         monkeypatch.setattr(module, "RECIPE", replace(module.RECIPE, encoder=TINY, words=8, training=training))
     monkeypatch.setattr(restoration, "SMALL", TINY)
-    monkeypatch.setattr(restoration, "TEXTS", 2)
     monkeypatch.setattr(restorers, "PYTHIA_WORDS", 8)
     small = partial(restorers.PythiaConfig, embedding=8, width=8)
     monkeypatch.setattr(restorers, "PythiaConfig", small)
 
 
 @pytest.mark.parametrize("part", restoration.PARTS)
-def test_restoration(damaged, tmp_path, capsys, part):
-    restoration.run_part(part, tmp_path / "work", seconds=0.3)
+def test_restoration(damaged, tmp_path, part):
+    restoration.run_part(part, tmp_path / "work", restoration.Share(seconds=0.3), most=2)
     result = json.loads((tmp_path / "work" / part / "result.json").read_text())
     measured = {name: value for name, value in result.items() if name in restoration.evaluations(part)}
     assert measured and not any("error" in value for value in measured.values()), measured
@@ -85,7 +85,7 @@ def test_texts_are_cut_without_loss():
 
 def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
     (tmp_path / "data" / "greek_literature" / "perseus.txt").unlink()
-    restoration.run_all(tmp_path / "out", tmp_path / "work", 0.01, ["greek"])
+    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1, card=50)})
     printed = capsys.readouterr().out
     assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:

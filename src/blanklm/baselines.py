@@ -21,7 +21,7 @@ from blanklm.tokenizer import Tokenizer
 
 INFILLERS = ("fill-in-middle", "masked", "roberta-masked", "insertion", "bert-lm", "seq2seq")  # kinds of checkpoint
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
-SLOTS_AT_ONCE = 256  # slots of as many texts that Pythia restores together
+SLOTS_AT_ONCE = 512  # slots of as many texts that Pythia restores together
 
 
 class Baseline:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from blanklm import checkpoint, pretrained
-from blanklm.decoding.places import fill_greedily, search_beams
+from blanklm.decoding.places import Tempered, fill_greedily, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
@@ -143,10 +143,14 @@ class Restoration:
 
 
 class Restorer:
-    """A character model that restores: a mixed L-BLM, or an L-BLM, which must be told every length."""
+    """A character model that restores: a mixed L-BLM, or an L-BLM, which must be told every length.
+
+    ``about["temperature"]``, where it is there, makes its probabilities those of being right (``tasks.restoration``).
+    """
 
     def __init__(self, model: torch.nn.Module, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
+        self.policy = Tempered(model, self.about["temperature"]) if "temperature" in self.about else model
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, device: str | None = None) -> Restorer:
@@ -229,10 +233,10 @@ class Restorer:
             texts.append(window)
             windows.append((k, at))
         if searched:
-            found = search_beams(self.model, texts, top, within=WITHIN)
+            found = search_beams(self.policy, texts, top, within=WITHIN)
         else:
             groups = [in_blocks(len(ids), [(at, k)]) for ids, (k, at) in zip(texts, windows, strict=True)]
-            found = [[filled] for filled in fill_greedily(self.model, texts, groups)]
+            found = [[filled] for filled in fill_greedily(self.policy, texts, groups)]
         candidates = [
             Candidate(self._text(filled.ids[at : at + k]), filled.log_prob + log_p_length[k])
             for (k, at), fills in zip(windows, found, strict=True)
@@ -278,9 +282,9 @@ class Restorer:
                 searched.append((i, number, at, gap.length, window))
         short = [job for job in searched if job[3] <= LONGEST_SEARCHED]
         long = [job for job in searched if job[3] > LONGEST_SEARCHED]
-        found = search_beams(self.model, [job[4] for job in short], n, within=WITHIN)
+        found = search_beams(self.policy, [job[4] for job in short], n, within=WITHIN)
         groups = [in_blocks(len(ids), [(at, k)]) for _, _, at, k, ids in long]
-        found += [[filled] for filled in fill_greedily(self.model, [job[4] for job in long], groups)]
+        found += [[filled] for filled in fill_greedily(self.policy, [job[4] for job in long], groups)]
         for (i, number, at, k, _), fills in zip(short + long, found, strict=True):
             ranked[i][number] = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
         return ranked
@@ -350,7 +354,7 @@ class Restorer:
                 whose.append((i, window, starts))
             if not texts:
                 return open_drafts
-            for (i, window, starts), filled in zip(whose, fill_greedily(self.model, texts, groups), strict=True):
+            for (i, window, starts), filled in zip(whose, fill_greedily(self.policy, texts, groups), strict=True):
                 for n, at in enumerate(starts):
                     span = open_drafts[i][n]
                     for k in range(len(span)):

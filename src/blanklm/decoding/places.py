@@ -10,7 +10,7 @@ place next (``order``):
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -21,7 +21,7 @@ from blanklm.errors import BlankLMError
 from blanklm.special import BLANK
 
 ORDERS = ("confident", "left-to-right", "model")
-TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 262_144}
+TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
 
 
 class PlaceScores(Protocol):
@@ -38,6 +38,23 @@ class PlacePolicy(Protocol):
     def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
         """Every ``hidden`` [B, L] place of ``tokens`` [B, L]: is it written next, and with which character?"""
         ...
+
+
+class Tempered:
+    """A policy whose characters are less sure, p(w)^(1 / temperature), or surer, below 1; p(place) is as it was."""
+
+    def __init__(self, policy: PlacePolicy, temperature: float) -> None:
+        if not 0 < temperature < float("inf"):
+            raise BlankLMError(f"a temperature is a number above 0, not {temperature}")
+        self.policy, self.temperature = policy, temperature
+
+    @property
+    def device(self) -> torch.device:
+        return self.policy.device
+
+    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+        scores = self.policy.score_places(tokens, lengths, hidden)
+        return replace(scores, log_p_word=(scores.log_p_word / self.temperature).log_softmax(1))
 
 
 def _score(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:

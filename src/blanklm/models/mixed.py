@@ -260,7 +260,7 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     """[B, L] which positions of each text are lost, as a function of its seed [B] alone.
 
     Most texts have gaps of 1 to 10 characters, or longer ones (log-uniform to 100), over 3 to 65 % of them; some are
-    hidden whole, as in the paper. Gaps do not touch; what is not ``hideable`` [B, L] stays.
+    hidden whole, as in the paper; every text has a gap. Gaps do not touch; what is not ``hideable`` [B, L] stays.
     """
     hideable = hideable & (torch.arange(width, device=seeds.device) < lengths[:, None])
     shape = uniform(seeds + _SHAPE, 3)  # [B, 3]
@@ -280,9 +280,12 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     lost = edges[:, :width].cumsum(1) > 0  # [B, L]
     lost |= shape[:, 1:2] > 0.97
     lost &= hideable
-    # A text in which nothing was lost loses one character.
-    some = random_ranks(seeds, lengths, width).masked_fill(~hideable, width).argsort(1)[:, :1]  # [B, 1]
-    one = torch.zeros_like(lost).scatter(1, some, True) & hideable
+    # A text in which nothing was lost loses one stretch of the length that its first gap was to have: were it always a
+    # character, gaps of one would be too many in short texts. The stretch ends at a mark that cannot be lost.
+    first = random_ranks(seeds, lengths, width).masked_fill(~hideable, width).argsort(1)[:, :1]  # [B, 1]
+    place = torch.arange(width, device=seeds.device)
+    kept = ((place > first) & ~hideable).cumsum(1) > 0  # [B, L] at or behind the first mark after it
+    one = (place >= first) & (place < first + gap[:, :1]) & hideable & ~kept  # [B, L]
     return torch.where(lost.any(1, keepdim=True), lost, one)
 
 

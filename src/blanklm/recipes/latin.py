@@ -24,8 +24,8 @@ RECIPE = Recipe(
     encoder=EncoderConfig(layers=6, heads=6, width=192, feedforward=768, dropout=0.1),
     words=4096,
     training=TrainingConfig(
-        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.05, ema=0.999,
-        evaluate_every=1000, save_every=10**9, log_every=200,
+        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.05, ema=0.999, skew=1.5,
+        evaluate_every=1000, save_every=10**9, log_every=50,
     ),
     about={
         "name": "latin",

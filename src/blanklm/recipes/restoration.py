@@ -1,10 +1,14 @@
 """Table 3 of the paper: restoration of damaged texts, on the corpora that could be had, beside the paper's numbers.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [SHARE [PART ...]]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.restoration OUT WORK [PART ...]
 
-Trains all PARTS, or those named, side by side on one GPU, each for its seconds (times SHARE), evaluates each, and
-leaves in OUT one file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A
-part that fails loses nothing of the others.
+Trains all PARTS, or those named, side by side on one GPU, each for its seconds, evaluates each, and leaves in OUT one
+file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part that fails loses
+nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says.
+
+    python -m blanklm.recipes.restoration smoke OUT WORK
+
+does the same in a minute: few steps, few texts, and how many steps a second each part makes.
 
     python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json
 
@@ -15,12 +19,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,21 +37,41 @@ from blanklm.baselines import SlotBySlot
 from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import greek, latin
-from blanklm.recipes.restorers import Recipe
+from blanklm.recipes.restorers import CALIBRATED, Corpus, Recipe
 from blanklm.restoring import Candidate, Gap, Restorer, fold
 from blanklm.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
 
-PARTS = {  # seconds of training
-    "greek": 290,
-    "latin": 150,
-    "greek-lblm": 150,
-    "greek-pythia": 200,
-    "greek-pythia-word": 200,
-    "try-characters": 70,
-    "try-words": 70,
+
+@dataclass(frozen=True)
+class Share:
+    """What a part gets of the machine."""
+
+    seconds: float  # of training
+    card: int = 100  # percent of the GPU's processors that it may use at a time, under MPS
+    workers: int = 6  # processes that prepare its batches
+    compiles: bool = False
+
+
+PARTS = {
+    "greek": Share(420, compiles=True),
+    "latin": Share(370, compiles=True),
+    "greek-lblm": Share(300, card=40, workers=3, compiles=True),
+    "greek-documents": Share(270, card=30, workers=3, compiles=True),  # without literature: does it pay?
+    "greek-pythia": Share(270, card=30, workers=2),
+    "greek-pythia-word": Share(270, card=30, workers=2),
+    "try-characters": Share(150, card=15, workers=2),  # do vectors for whole words pay?
+    "try-words": Share(150, card=15, workers=2),
 }
-AROUND = 105  # seconds for reading the corpora and evaluating
-TEXTS, PAPYRI, EDITED = 1000, 400, 400  # of the test sets
+LIMIT = 565  # seconds of all: for reading the corpora, training and evaluating
+TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
+SMOKE = {  # one part of each kind: to see that all works, and how fast the two that are compiled become
+    "greek": Share(40, compiles=True),
+    "latin": Share(40, compiles=True),
+    "greek-lblm": Share(12, card=40, workers=3),
+    "greek-pythia-word": Share(12, card=30, workers=2),
+    "try-words": Share(12, card=15, workers=2),
+}
+SMOKE_TEXTS, SMOKE_LIMIT = 4, 75
 SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
 SEED = 1
 
@@ -55,11 +80,19 @@ def recipe_of(part: str) -> Recipe:
     match part.partition("-"):
         case "latin", _, _:
             return latin.RECIPE
+        case "greek", _, ("" | "documents"):
+            return replace(greek.RECIPE, name=part)
         case "greek", _, kind:
-            return replace(greek.RECIPE, name=part, kind=kind or "mixed")
+            return replace(greek.RECIPE, name=part, kind=kind)
         case "try", _, kind:
-            return replace(greek.RECIPE, name=part, encoder=SMALL, words=0 if kind == "characters" else 4096)
+            return replace(latin.RECIPE, name=part, encoder=SMALL, words=4096 if kind == "words" else 0)
     raise ValueError(f"there is no part {part!r}")
+
+
+def corpus_of(part: str) -> Corpus:
+    if not part.startswith("greek"):
+        return latin.corpus()
+    return greek.corpus(literature=part != "greek-documents")
 
 
 def load(part: str, folder: Path) -> System:
@@ -69,35 +102,46 @@ def load(part: str, folder: Path) -> System:
 # --- What is measured ---------------------------------------------------------------------------------------------
 
 
-def evaluations(part: str) -> dict[str, Callable[[System], dict[str, float]]]:
-    """The measurements of a part, by name, the most important first."""
-    if part == "latin":
-        return latin_evaluations()
-    if part.startswith("try"):
-        return {"valid_single": lambda system: evaluate_rank(system, slots("greek_documentary", "valid", None))}
-    return greek_evaluations(told_only=part != "greek")
+Measurements = dict[str, Callable[[System], dict[str, float]]]
 
 
-def slots(corpus: str, split: str, ratio: float | None) -> list[Masked]:
+def evaluations(part: str, most: int = TEXTS) -> Measurements:
+    """The measurements of a part, by name, the most important first, each on at most so many texts."""
+    match part.partition("-"):
+        case "latin", _, _:
+            return settings("edh_latin", most) | of_editors(latin_edited, most) | untold("edh_latin", most)
+        case "try", _, _:
+            return {"valid_single": lambda system: evaluate_rank(system, slots("edh_latin", "valid", None, most))}
+    measured = settings("greek_documentary", most)
+    measured["phi_ml"] = lambda system: excerpts(system, "phi_ml_test_excerpts.tsv", None if most == TEXTS else most)
+    measured["papyri"] = lambda system: excerpts(system, "restoration_pap_text_ups.tsv", min(PAPYRI, most))
+    if part != "greek":  # the others must be told how long a gap is, or are not asked
+        return measured
+    return measured | of_editors(greek_edited, most) | untold("greek_documentary", most)
+
+
+def slots(corpus: str, split: str, ratio: float | None, most: int) -> list[Masked]:
     """The slots of the texts of a split, of which some are drawn."""
     texts = list(read_corpus(corpus, split))
     if corpus == "edh_latin":
         known = set(read_corpus(corpus, "train"))
         texts = [latin.repaired(text) for text in texts if text not in known]
-    return slots_of_corpus(Random(SEED).sample(texts, min(TEXTS, len(texts))), ratio, SEED)
+    return slots_of_corpus(Random(SEED).sample(texts, min(most, len(texts))), ratio, SEED)
 
 
-def settings(corpus: str) -> dict[str, Callable[[System], dict[str, float]]]:
+def settings(corpus: str, most: int) -> Measurements:
     """The paper's four."""
-    measured: dict[str, Any] = {"single": lambda system: evaluate_rank(system, slots(corpus, "test", None))}
+    measured: Measurements = {"single": lambda system: evaluate_rank(system, slots(corpus, "test", None, most))}
     for ratio in RATIOS:
-        measured[f"{ratio:g}"] = lambda system, ratio=ratio: evaluate_fill(system, slots(corpus, "test", ratio))
+        measured[f"{ratio:g}"] = lambda system, ratio=ratio: evaluate_fill(
+            system, slots(corpus, "test", ratio, min(MULTIPLE, most))
+        )
     return measured
 
 
-def untold(corpus: str) -> dict[str, Callable[[System], dict[str, float]]]:
+def untold(corpus: str, most: int) -> Measurements:
     """A single slot whose length is not told, or within a range of half to one and a half times its length."""
-    some = slots(corpus, "test", None)[: TEXTS // 2]
+    some = slots(corpus, "test", None, most)[: most // 2]
     return {
         "single, told": lambda system: evaluate_fill(system, some),
         "single, range": lambda system: evaluate_fill(system, some, (0.5, 1.5)),
@@ -105,17 +149,8 @@ def untold(corpus: str) -> dict[str, Callable[[System], dict[str, float]]]:
     }
 
 
-def greek_evaluations(told_only: bool) -> dict[str, Callable[[System], dict[str, float]]]:
-    measured = settings("greek_documentary")
-    measured["phi_ml"] = lambda system: excerpts(system, "phi_ml_test_excerpts.tsv")
-    measured["papyri"] = lambda system: excerpts(system, "restoration_pap_text_ups.tsv", PAPYRI)
-    if not told_only:
-        measured |= {"editors": lambda system: editors(system, greek_edited())} | untold("greek_documentary")
-    return measured
-
-
-def latin_evaluations() -> dict[str, Callable[[System], dict[str, float]]]:
-    return settings("edh_latin") | {"editors": lambda system: editors(system, latin_edited())} | untold("edh_latin")
+def of_editors(edited: Callable[[], list[Masked]], most: int) -> Measurements:
+    return {"editors": lambda system: editors(system, edited(), min(EDITED, most))}
 
 
 def excerpts(system: System, split: str, most: int | None = None) -> dict[str, float]:
@@ -132,9 +167,9 @@ def excerpts(system: System, split: str, most: int | None = None) -> dict[str, f
     return measured
 
 
-def editors(system: System, edited: list[Masked]) -> dict[str, float]:
+def editors(system: System, edited: list[Masked], most: int) -> dict[str, float]:
     """What editors restored, from the text around it: CER of all, then by length."""
-    some = Random(SEED).sample(edited, min(EDITED, len(edited)))
+    some = Random(SEED).sample(edited, min(most, len(edited)))
     measured = evaluate_rank(system, some)
     short = [Masked(m.template, m.spans) for m in some if all(len(span) <= 10 for span in m.spans)]
     return measured | {f"short_{name}": value for name, value in evaluate_rank(system, short).items()}
@@ -151,9 +186,9 @@ def greek_edited() -> list[Masked]:
     return [m for record in records if "[" in record["norm"] and (m := editors_restorations(record["norm"]))]
 
 
-def evaluate(part: str, system: System, path: Path, result: dict[str, Any]) -> None:
+def evaluate(part: str, system: System, path: Path, result: dict[str, Any], most: int = TEXTS) -> None:
     """Each measurement is written down as soon as it is there."""
-    for name, measure in evaluations(part).items():
+    for name, measure in evaluations(part, most).items():
         try:
             result[name] = measure(system)
         except Exception as error:  # one measurement that fails must not lose the others
@@ -165,40 +200,48 @@ def evaluate(part: str, system: System, path: Path, result: dict[str, Any]) -> N
 # --- All parts at once --------------------------------------------------------------------------------------------
 
 
-def run_part(part: str, work: Path, seconds: float) -> None:
+def run_part(part: str, work: Path, share: Share, most: int = TEXTS) -> None:
     torch.set_float32_matmul_precision("high")
-    corpus = latin.corpus() if part == "latin" else greek.corpus()
-    folder = work / part
-    result = recipe_of(part).make(folder, corpus, seconds)
-    del corpus
+    if share.card < 100:
+        os.nice(5)  # nor shall the others wait for a core
+    folder, calibrated = work / part, min(CALIBRATED, most)
+    result = recipe_of(part).make(folder, corpus_of(part), share.seconds, share.workers, share.compiles, calibrated)
     # What is bundled is what is measured: int8.
-    evaluate(part, load(part, folder / "model"), folder / "result.json", result)
+    evaluate(part, load(part, folder / "model"), folder / "result.json", result, most)
 
 
-def run_all(out: Path, work: Path, share: float = 1.0, parts: Sequence[str] = tuple(PARTS)) -> None:
-    began, limit = time.monotonic(), AROUND + share * max(PARTS[part] for part in parts)
+def run_all(out: Path, work: Path, parts: dict[str, Share], most: int = TEXTS, limit: float = LIMIT) -> None:
+    """Each measurement takes ``most`` texts; what is not done within ``limit`` seconds is ended."""
+    began = time.monotonic()
     work.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     running = {}
-    for part in parts:
-        seconds = str(PARTS[part] * share)
-        command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), seconds]
-        # Batches of ever new shapes would leave the memory of seven processes in pieces.
-        environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    for part, share in parts.items():
+        given = json.dumps(asdict(share))
+        command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), given, str(most)]
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "2",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share.card),
+            "TORCHINDUCTOR_COMPILE_THREADS": "4",
+            # Batches of ever new shapes would leave the memory of so many processes in pieces.
+            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        }
         with open(work / f"{part}.log", "w", encoding="utf-8") as log:  # the process keeps it open
-            running[part] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            running[part] = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
     while running:
         time.sleep(1)
         late = time.monotonic() - began > limit
         for part, process in list(running.items()):
             if late and process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that prepare its batches
                 process.wait()
             if process.poll() is not None:
                 print(f"{part}: ended with {process.returncode} after {time.monotonic() - began:.0f} s", flush=True)
                 del running[part]
                 pack(out, work)
-    print(summary(work, parts))
+    print(summary(work, list(parts)))
 
 
 def pack(out: Path, work: Path) -> None:
@@ -225,17 +268,30 @@ def summary(work: Path, parts: Sequence[str] = tuple(PARTS)) -> str:
         cers = {
             name: round(value["cer"], 1) for name, value in result.items() if isinstance(value, dict) and "cer" in value
         }
-        lines.append(f"{part}: {result['training']['steps']} steps, loss {result['valid_bound']:.3f}, CER {cers}")
+        steps, speed = result["training"]["steps"], last_speed(work / part / "run" / "metrics.jsonl")
+        lines.append(f"{part}: {steps} steps, {speed} at the end, loss {result['valid_bound']:.3f}, CER {cers}")
+        lines += [f"    {name}: {value['error']}" for name, value in result.items() if "error" in str(value)]
     return "\n".join(lines)
+
+
+def last_speed(metrics: Path) -> str:
+    """Steps and characters a second between the last two lines of the log that tell."""
+    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    logged = [record for record in records if "loss" in record]
+    if len(logged) < 2:
+        return "too few steps to tell the speed"
+    before, last = logged[-2:]
+    steps = (last["step"] - before["step"]) / max(1e-9, last["seconds"] - before["seconds"])
+    return f"{steps:.1f} steps/s, {last['tokens_per_second']:,} characters/s"
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["part", part, work, seconds]:
-            run_part(part, Path(work), float(seconds))
+        case ["part", part, work, share, most]:
+            run_part(part, Path(work), Share(**json.loads(share)), int(most))
+        case ["smoke", out, work]:
+            run_all(Path(out), Path(work), SMOKE, SMOKE_TEXTS, SMOKE_LIMIT)
         case ["evaluate", part, folder, path]:
             evaluate(part, load(part, Path(folder)), Path(path), dict(checkpoint.read_config(Path(folder))["about"]))
-        case [out, work]:
-            run_all(Path(out), Path(work))
-        case [out, work, share, *parts]:
-            run_all(Path(out), Path(work), float(share), parts or tuple(PARTS))
+        case [out, work, *parts]:
+            run_all(Path(out), Path(work), {part: PARTS[part] for part in parts or PARTS})

@@ -7,23 +7,28 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
 from torch import nn
 
 from blanklm import checkpoint
+from blanklm.data import slots_of_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.models.mixed import MixedConfig, MixedLBLM
 from blanklm.models.pythia import Pythia, PythiaConfig
 from blanklm.recipes.report import report
 from blanklm.recipes.stages import Stage, encode_characters, train_in_stages
+from blanklm.restoring import Restorer
+from blanklm.tasks.restoration import calibrate
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import TrainingConfig
+from blanklm.training import WORKERS, TrainingConfig
 
 PYTHIA_WORDS = 32_768
 PYTHIA_TOKENS = 65_536
+CALIBRATED = 400  # validation texts that the temperature is found on
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,23 @@ class Recipe:
     def schedule(self) -> TrainingConfig:
         if self.kind.startswith("pythia"):
             return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=2e-3, weight_decay=0.0)
+        if self.kind == "lblm":
+            return replace(self.training, skew=1.0)  # as in the paper
         return self.training
 
-    def make(self, out: Path, corpus: Corpus, seconds: float) -> dict[str, Any]:
-        """Train for so many seconds and write OUT/run, OUT/model and OUT/result.json."""
+    def make(
+        self,
+        out: Path,
+        corpus: Corpus,
+        seconds: float,
+        workers: int = WORKERS,
+        compiles: bool | None = None,
+        calibrated: int = CALIBRATED,
+    ) -> dict[str, Any]:
+        """Train for so many seconds, calibrate, and write OUT/run, OUT/model, OUT/half and OUT/result.json.
+
+        ``workers``, ``compiles`` (None: if the time is worth it), and ``calibrated``, how many texts to calibrate on.
+        """
         tokenizer = Tokenizer.train("character", corpus.texts)
         torch.manual_seed(self.training.seed)
         model = self.build(tokenizer)
@@ -70,14 +88,20 @@ class Recipe:
         training = replace(self.schedule, seconds=seconds)
         started = time.perf_counter()
         progress = train_in_stages(
-            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about
+            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about, workers, compiles
         )
         seconds = time.perf_counter() - started
         best = checkpoint.load(out / "run")
-        checkpoint.save(out / "model", best.model, best.tokenizer, self.about, dtype=torch.int8)
-        checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)
+        checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)  # come what may
+        about, costs = self.about, {}
+        if not self.kind.startswith("pythia"):
+            some = Random(self.training.seed).sample(corpus.validation, min(calibrated, len(corpus.validation)))
+            costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(some, None, self.training.seed))
+            about = about | {"temperature": min(costs, key=costs.__getitem__)}
+        checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.int8)
+        checkpoint.save(out / "half", best.model, best.tokenizer, about, dtype=torch.float16)
         settings = replace(training, steps=progress.step)
-        result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind}
+        result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind, "calibration": costs}
         result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": folder_size(out / "model")}
         (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         return result

@@ -13,7 +13,7 @@ from torch import nn
 
 from blanklm.batching import Draw, TokenisedTexts, training_epoch
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import Planned, Progress, Run, TrainingConfig
+from blanklm.training import WORKERS, Planned, Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
 
@@ -36,10 +36,13 @@ def train_in_stages(
     config: TrainingConfig,
     folder: Path,
     about: dict[str, Any] | None = None,
+    workers: int = WORKERS,
+    compiles: bool | None = None,
 ) -> Progress:
     """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``."""
-    compiles = config.seconds >= SECONDS_WORTH_COMPILING
-    run = StagedRun(stages, model, tokenizer, texts, validation, config, folder, about, compiles=compiles)
+    if compiles is None:
+        compiles = config.seconds >= SECONDS_WORTH_COMPILING
+    run = StagedRun(stages, model, tokenizer, texts, validation, config, folder, about, workers, compiles)
     run.begin()
     run.go(lambda loss, speed: print(f"step {run.progress.step}: loss {loss:.4f}, {speed:,.0f} tokens/s", flush=True))
     return run.progress

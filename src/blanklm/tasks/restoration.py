@@ -7,13 +7,14 @@ best for each gap) is evaluated alike.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from blanklm.data.masking import Masked
 from blanklm.metrics import character_error_rate, expected_calibration_error
-from blanklm.restoring import Candidate, Gap, Part
+from blanklm.restoring import Candidate, Gap, Part, Restorer
 
 RATIOS = (0.25, 0.4, 0.5)
 TOP = 20
@@ -83,6 +84,26 @@ def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -
         "gaps": len(truths),
         "characters": sum(map(len, truths)),
     }
+
+
+TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
+
+
+def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> dict[float, float]:
+    """For each temperature, how many nats the probability of the first candidate costs as a bet on its being right.
+
+    The temperature at which it costs least, on texts that nothing was trained on, is the one to restore with.
+    """
+    truths = [span for m in masked for span in m.spans]
+    costs = {}
+    for temperature in TEMPERATURES:
+        tempered = Restorer(restorer.model, restorer.tokenizer, restorer.about | {"temperature": temperature})
+        ranked = [gap[0] for gaps in tempered.rank([document(m) for m in masked], beam) for gap in gaps]
+        costs[temperature] = sum(
+            -math.log(max(best.probability if best.text == truth else 1 - best.probability, 1e-6))
+            for best, truth in zip(ranked, truths, strict=True)
+        ) / len(truths)
+    return costs
 
 
 def without_repeats(masked: Sequence[Masked], known: set[str]) -> list[Masked]:
