@@ -119,9 +119,9 @@ class Dropout(nn.Dropout):
 
 
 def drop_by_hash(x: Tensor, share: float, seed: Tensor) -> Tensor:
-    """Dropout by a hash of each place of x and the ``seed`` [1] int32: two rounds of multiply and shift."""
+    """Dropout by a hash of each place of x and the ``seed`` [1] int32: three multiplications with shifts between."""
     place = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape)
-    mixed = (place * -0x61C88647) ^ seed  # [...] wraps around
+    mixed = (place ^ seed) * -0x61C88647  # wraps around
     mixed = (mixed ^ (mixed >> 16 & 0xFFFF)) * 0x7FEB352D
     mixed = (mixed ^ (mixed >> 15 & 0x1FFFF)) * -0x7B935975  # uniform over -2^31 ... 2^31 - 1
     return torch.where(mixed >= int(share * 2**32) - 2**31, x / (1 - share), 0.0)

@@ -189,6 +189,7 @@ class MixedLBLM(EveryOrder, nn.Module):
         """[B] n / (n - t) times the sum of - log p(w) over the open places; and - log p(k) of gaps of untold length."""
         return self.read_out(self.encode(drawn.layout), drawn)
 
+    @torch.compiler.disable  # compiled, its gradients were not numbers after some hundred steps on a GPU
     def read_out(self, z: Tensor, drawn: Drawn) -> Tensor:
         """The same from the encoded blank symbols z [K, d]."""
         texts, layout = len(drawn.in_gaps), drawn.layout

@@ -47,29 +47,29 @@ class Share:
     """What a part gets of the machine."""
 
     seconds: float  # of training
-    card: int = 100  # percent of the GPU's processors that it may use at a time, under MPS
+    waits: bool = True  # for those that do not, where the GPU is busy; under MPS
     workers: int = 6  # processes that prepare its batches
     compiles: bool = False
 
 
 PARTS = {
-    "greek": Share(420, compiles=True),
-    "latin": Share(370, compiles=True),
-    "greek-lblm": Share(300, card=40, workers=3, compiles=True),
-    "greek-documents": Share(270, card=30, workers=3, compiles=True),  # without literature: does it pay?
-    "greek-pythia": Share(270, card=30, workers=2),
-    "greek-pythia-word": Share(270, card=30, workers=2),
-    "try-characters": Share(150, card=15, workers=2),  # do vectors for whole words pay?
-    "try-words": Share(150, card=15, workers=2),
+    "greek": Share(255, waits=False, compiles=True),
+    "latin": Share(235, waits=False, compiles=True),
+    "greek-lblm": Share(240, workers=3, compiles=True),
+    "greek-pythia": Share(225, workers=2),
+    "greek-pythia-word": Share(225, workers=2),
+    "try-characters": Share(130, workers=2),  # do vectors for whole words pay?
+    "try-words": Share(130, workers=2),
+    "greek-documents": Share(225, workers=3, compiles=True),  # without literature: does it pay?
 }
-LIMIT = 565  # seconds of all: for reading the corpora, training and evaluating
+LIMIT = 350  # seconds of all: for reading the corpora, training and evaluating
 TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
 SMOKE = {  # one part of each kind: to see that all works, and how fast the two that are compiled become
-    "greek": Share(40, compiles=True),
-    "latin": Share(40, compiles=True),
-    "greek-lblm": Share(12, card=40, workers=3),
-    "greek-pythia-word": Share(12, card=30, workers=2),
-    "try-words": Share(12, card=15, workers=2),
+    "greek": Share(40, waits=False, compiles=True),
+    "latin": Share(40, waits=False, compiles=True),
+    "greek-lblm": Share(12, workers=3),
+    "greek-pythia-word": Share(12, workers=2),
+    "try-words": Share(12, workers=2),
 }
 SMOKE_TEXTS, SMOKE_LIMIT = 4, 75
 SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
@@ -202,7 +202,7 @@ def evaluate(part: str, system: System, path: Path, result: dict[str, Any], most
 
 def run_part(part: str, work: Path, share: Share, most: int = TEXTS) -> None:
     torch.set_float32_matmul_precision("high")
-    if share.card < 100:
+    if share.waits:
         os.nice(5)  # nor shall the others wait for a core
     folder, calibrated = work / part, min(CALIBRATED, most)
     result = recipe_of(part).make(folder, corpus_of(part), share.seconds, share.workers, share.compiles, calibrated)
@@ -221,7 +221,7 @@ def run_all(out: Path, work: Path, parts: dict[str, Share], most: int = TEXTS, l
         command = [sys.executable, "-m", "blanklm.recipes.restoration", "part", part, str(work), given, str(most)]
         environment = os.environ | {
             "OMP_NUM_THREADS": "2",
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share.card),
+            "CUDA_MPS_CLIENT_PRIORITY": str(int(share.waits)),
             "TORCHINDUCTOR_COMPILE_THREADS": "4",
             # Batches of ever new shapes would leave the memory of so many processes in pieces.
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
