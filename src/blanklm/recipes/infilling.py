@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM
 from blanklm.baselines import LanguageModel, load_system
 from blanklm.batching import TokenisedTexts
 from blanklm.canvas import Blank, Fill, Template
@@ -41,6 +42,7 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRight
+from blanklm.models.mixture import Mixture
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -135,6 +137,7 @@ class System:
     label: str
     make: Callable[[Corpus, Tokenizer, str | None], nn.Module] | None = None  # None: it fills with another one's model
     model_of: str = ""  # that one
+    beside: str = ""  # another one, whose model's probabilities are averaged with those of that one
     choices: tuple[dict[str, Any], ...] = ({},)  # ways to fill; the best on validation canvases is used
     training: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's
     corpora: tuple[str, ...] = tuple(CORPORA)
@@ -228,6 +231,7 @@ SYSTEMS = {
     "blm-english": System(
         "BLM from english", _blm_on_bundled, choices=GREEDY + AT_ONCE, training=FULLER | {"learning_rate": 5e-4}
     ),
+    "blm-both": System("BLM, the last two averaged", model_of="blm-english", beside="blm-minilm", choices=AT_ONCE),
 }
 
 
@@ -307,7 +311,11 @@ class Part:
     # --- Filling ----------------------------------------------------------------------------------------------------
 
     def load(self):
-        return load_system(self.run)
+        system = load_system(self.run)
+        if not self.system.beside:
+            return system
+        other = load_system(replace(self, name=self.system.beside).run)
+        return BlankLM(Mixture((system.model, other.model)), system.tokenizer)
 
     def try_choice(self, choice: dict[str, Any], ratio: float) -> float:
         """BLEU on the validation canvases of one way to fill."""
@@ -462,7 +470,8 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
     rows = []
     for part in parts:
         if not part.row.exists():
-            replace(part, name=part.system.model_of or part.name).train(say)
+            for name in filter(None, (part.system.model_of or part.name, part.system.beside)):
+                replace(part, name=name).train(say)
             if part.name != JUDGE:
                 for ratio in RATIOS:
                     part.fills(ratio)
