@@ -177,7 +177,11 @@ def _blm_on_backbone(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None)
 
 
 def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
-    """From the bundled English model: its layers, and for each word the mean vector of the tokens that spell it."""
+    """From the bundled English model: its layers, and for each word the mean vector of the tokens that spell it.
+
+    It knows English as it is written, and the corpora are in lower case with every mark apart: of the spellings that a
+    word may stand for, the one of the fewest tokens is taken, as " Paris" for the word "paris", or "," without a space.
+    """
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
     encoder = replace(source.config.encoder, dropout=corpus.size.dropout * 2 / 3)
@@ -185,13 +189,25 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     without_words = ("encoder.", "choose.", "sides_")
     layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
     model.load_state_dict(layers, strict=False)
-    spelt = words.encode_many([f" {tokenizer.token(i)}" for i in range(len(tokenizer))])
+    spellings = [_spellings(tokenizer.token(i)) for i in range(len(tokenizer))]
     with torch.no_grad():
-        for i, ids in enumerate(spelt):
-            ids = ids if i >= len(SPECIAL_TOKENS) else [i]
+        for i, spelt in enumerate(map(words.encode_many, spellings)):
+            ids = min(spelt, key=len) if i >= len(SPECIAL_TOKENS) else [i]
             model.embedding.weight[i] = source.embedding.weight[ids].mean(0)
             model.word_bias[i] = source.word_bias[ids].mean()
     return model
+
+
+WRITTEN = {"i": " I", "``": ' "', "''": '"'}  # words that are spelt otherwise in a written text
+
+
+def _spellings(word: str) -> list[str]:
+    """How a lower-case, tokenised word may stand in a written text, the likeliest first."""
+    if word in WRITTEN:
+        return [WRITTEN[word]]
+    if "'" in word or not word[0].isalnum():
+        return [word, f" {word}"]
+    return [f" {word}", f" {word.capitalize()}", f" {word.upper()}"]
 
 
 def _pretrained(backbone: str | None, corpus: Corpus) -> Pretrained:
