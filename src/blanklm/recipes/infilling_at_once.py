@@ -107,7 +107,8 @@ class Together:
         self.part(corpus, name, seconds=seconds, compiles=compiles).train(self.say)
         self.await_judge(corpus)
         for other, system in SYSTEMS.items():
-            if other == name != "blm" or system.model_of == name:
+            there = not system.beside or self.trained(corpus, system.beside)
+            if there and (other == name != "blm" or system.model_of == name):
                 infilling.main([self.part(corpus, other)], self.say)
 
     def choice(self, corpus: str, number: int, *ratios: float) -> None:
@@ -125,8 +126,11 @@ class Together:
         infilling.main([self.part(corpus, "blm")], self.say)
 
     def await_judge(self, corpus: str) -> None:
-        while not (self.part(corpus, JUDGE).folder / "training.json").exists() and self.clock.part < END:
+        while not self.trained(corpus, JUDGE) and self.clock.part < END:
             time.sleep(0.5)
+
+    def trained(self, corpus: str, name: str) -> bool:
+        return (self.part(corpus, name).folder / "training.json").exists()
 
     def say(self, line: str) -> None:
         print(f"{self.clock.part:6.1%} {line}", flush=True)
@@ -157,7 +161,7 @@ class Together:
     def _beams(self, corpus: str):
         """The way of the BLM, whose beam is chosen first; yields while there is nothing to do but wait."""
         blm = self.part(corpus, "blm")
-        while not (blm.folder / "training.json").exists():
+        while not self.trained(corpus, "blm"):
             yield True
         beams = range(len(blm.system.choices))
         names = [self.launch(self.choice, corpus, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
