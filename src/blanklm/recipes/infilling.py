@@ -105,8 +105,8 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=4000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
-            evaluate_every=100, save_every=1000, log_every=50, patience=8,
+            steps=6000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
+            evaluate_every=150, save_every=1500, log_every=50, patience=8,
         ),
         max_length=256,
         min_count=2,
@@ -224,9 +224,9 @@ GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
-LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
+LIBRARY = {"tokens_per_batch": 8192}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
-POST_NORM = {"learning_rate": 4e-4, "warmup": 400}  # networks of the library that begin less gently than our encoder
+POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
     "insertion": System("InsT", partial(_predictor, InsertionTransformer), training=FULLER),
