@@ -119,7 +119,7 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=5000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            steps=8000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
             evaluate_every=250, save_every=1000, log_every=50, patience=8,
         ),
         max_length=64,
