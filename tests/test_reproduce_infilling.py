@@ -4,11 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
+from blanklm import checkpoint, pretrained
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
 from blanklm.recipes import infilling_at_once as at_once
+from blanklm.tokenizer import Tokenizer
 from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -41,6 +44,8 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setitem(infilling.CORPORA, name, tiny)
     for name, system in infilling.SYSTEMS.items():
         monkeypatch.setitem(infilling.SYSTEMS, name, replace(system, training={}))
+    both = replace(infilling.SYSTEMS["blm-both"], model_of="blm")  # instead of the bundled model, which is not tiny
+    monkeypatch.setitem(infilling.SYSTEMS, "blm-both", both)
     yield lambda corpus, names: infilling.parts_of(corpus, names, out=tmp_path / "out", texts=4, backbone=backbone)
     infilling._yahoo.cache_clear()
 
@@ -140,3 +145,24 @@ def test_masks_of_another_number_of_texts_are_not_taken_for_these(parts):
     for texts in (0, 5):
         with pytest.raises(BlankLMError, match="begun with 4 test texts: give --texts 4"):
             replace(part, texts=texts).masks("test", 0.5)
+
+
+def test_the_bundled_model_lends_each_word_the_vector_of_its_likeliest_spelling():
+    loaded = checkpoint.load(pretrained.locate("english"))
+    words = Tokenizer.train("word", ["i 'm in paris , `` the usa '' _UNK"])
+    model = infilling._blm_on_bundled(infilling.CORPORA["yahoo"], words, None)
+    for word, written in {
+        "i": " I",
+        "'m": "'m",
+        "in": " in",
+        "paris": " Paris",
+        ",": ",",
+        "``": ' "',
+        "usa": " USA",
+    }.items():
+        (token,) = loaded.tokenizer.encode(written)
+        assert torch.equal(model.embedding(torch.tensor(words.encode(word)))[0], loaded.model.embedding.weight[token])
+    unknown = loaded.model.embedding.weight[loaded.tokenizer.encode("_UNK")].mean(0)
+    assert torch.equal(model.embedding(torch.tensor(words.encode("_UNK")))[0], unknown)
+    theirs, ours = loaded.model.state_dict(), model.state_dict()
+    assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items() if name.startswith("encoder."))

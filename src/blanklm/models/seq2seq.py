@@ -167,10 +167,14 @@ class Seq2Seq(nn.Module):
             if step == longest:
                 ends = top.isfinite()  # whatever stands there
             value, which = torch.where(ends, top / step, -torch.inf).max(1)  # [R] each
-            for r in (value > best[texts]).nonzero().squeeze(1).tolist():
-                text, k = int(texts[r]), int(which[r])
-                said = [*begun[r, parent[r, k], 1:].tolist(), int(word[r, k])]
-                answers[text] = [i for i in said if i != EOS], float(top[r, k])
+            better = (value > best[texts]).nonzero().squeeze(1)  # [A] of R
+            last = which[better]  # [A] the word that each of these answers ends with
+            said = begun[better, parent[better, last], 1:].tolist()
+            found = zip(
+                texts[better].tolist(), said, word[better, last].tolist(), top[better, last].tolist(), strict=True
+            )
+            for text, words, end, log_prob in found:
+                answers[text] = [i for i in (*words, end) if i != EOS], log_prob
             best[texts] = torch.maximum(best[texts], value)
             ended += ends.sum(1)
             score, kept = top.masked_fill(word == EOS, -torch.inf).topk(beam)  # [R, N] each
@@ -180,9 +184,10 @@ class Seq2Seq(nn.Module):
             if not len(going_on):
                 break
             rows = (going_on[:, None] * beam + parent[going_on]).flatten()  # [R' * N] the rows that go on
-            texts, score, begun, ended = texts[going_on], score[going_on], begun[going_on], ended[going_on]
-            states, mask = states[rows], mask[rows]
-            past = _rows_of(past, rows)
+            past = _rows_of(past, rows, same_texts=len(going_on) == len(texts))
+            if len(going_on) < len(texts):
+                texts, score, begun, ended = texts[going_on], score[going_on], begun[going_on], ended[going_on]
+                states, mask = states[rows], mask[rows]
         return answers
 
 
@@ -202,8 +207,14 @@ def _moved_right(target: Tensor) -> Tensor:
     return F.pad(target, (1, 0), value=EOS)[:, :-1]
 
 
-def _rows_of(past: Any, rows: Tensor) -> Any:
-    """What the decoder remembers of these rows; older versions of the library have tuples of tensors for it."""
+def _rows_of(past: Any, rows: Tensor, same_texts: bool) -> Any:
+    """What the decoder remembers of these rows; older versions of the library have tuples of tensors for it.
+
+    The beams of a text read the same source: while no text is done, what is remembered of sources stays in its place.
+    """
+    if same_texts and hasattr(past, "self_attention_cache"):
+        past.self_attention_cache.reorder_cache(rows)
+        return past
     if hasattr(past, "reorder_cache"):
         past.reorder_cache(rows)
         return past

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint, pretrained
+from blanklm.api import BlankLM
 from blanklm.baselines import LanguageModel, load_system
 from blanklm.batching import TokenisedTexts
 from blanklm.canvas import Blank, Fill, Template
@@ -41,6 +42,7 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRight
+from blanklm.models.mixture import Mixture
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -103,8 +105,8 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=4000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
-            evaluate_every=100, save_every=1000, log_every=50, patience=8,
+            steps=6000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
+            evaluate_every=150, save_every=1500, log_every=50, patience=8,
         ),
         max_length=256,
         min_count=2,
@@ -117,7 +119,7 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=5000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            steps=8000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
             evaluate_every=250, save_every=1000, log_every=50, patience=8,
         ),
         max_length=64,
@@ -135,6 +137,7 @@ class System:
     label: str
     make: Callable[[Corpus, Tokenizer, str | None], nn.Module] | None = None  # None: it fills with another one's model
     model_of: str = ""  # that one
+    beside: str = ""  # another one, whose model's probabilities are averaged with those of that one
     choices: tuple[dict[str, Any], ...] = ({},)  # ways to fill; the best on validation canvases is used
     training: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's
     corpora: tuple[str, ...] = tuple(CORPORA)
@@ -174,21 +177,37 @@ def _blm_on_backbone(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None)
 
 
 def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
-    """From the bundled English model: its layers, and for each word the mean vector of the tokens that spell it."""
+    """From the bundled English model: its layers, and for each word the mean vector of the tokens that spell it.
+
+    It knows English as it is written, and the corpora are in lower case with every mark apart: of the spellings that a
+    word may stand for, the one of the fewest tokens is taken, as " Paris" for the word "paris", or "," without a space.
+    """
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
-    encoder = replace(source.config.encoder, dropout=corpus.size.dropout)
+    encoder = replace(source.config.encoder, dropout=corpus.size.dropout * 2 / 3)
     model = BLM(BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length))
     without_words = ("encoder.", "choose.", "sides_")
     layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
     model.load_state_dict(layers, strict=False)
-    spelt = words.encode_many([f" {tokenizer.token(i)}" for i in range(len(tokenizer))])
+    spellings = [_spellings(tokenizer.token(i)) for i in range(len(tokenizer))]
     with torch.no_grad():
-        for i, ids in enumerate(spelt):
-            ids = ids if i >= len(SPECIAL_TOKENS) else [i]
+        for i, spelt in enumerate(map(words.encode_many, spellings)):
+            ids = min(spelt, key=len) if i >= len(SPECIAL_TOKENS) else [i]
             model.embedding.weight[i] = source.embedding.weight[ids].mean(0)
             model.word_bias[i] = source.word_bias[ids].mean()
     return model
+
+
+WRITTEN = {"i": " I", "``": ' "', "''": '"'}  # words that are spelt otherwise in a written text
+
+
+def _spellings(word: str) -> list[str]:
+    """How a lower-case, tokenised word may stand in a written text, the likeliest first."""
+    if word in WRITTEN:
+        return [WRITTEN[word]]
+    if "'" in word or not word[0].isalnum():
+        return [word, f" {word}"]
+    return [f" {word}", f" {word.capitalize()}", f" {word.upper()}"]
 
 
 def _pretrained(backbone: str | None, corpus: Corpus) -> Pretrained:
@@ -203,25 +222,32 @@ def _pretrained(backbone: str | None, corpus: Corpus) -> Pretrained:
 
 GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
-FULLER = {"skew": 0.7}  # canvases of which more is shown, as at most half is hidden; the others' masks keep to that too
+AT_ONCE = ({"order": "parallel"},)
+FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
+LIBRARY = {"tokens_per_batch": 8192}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
-POST_NORM = {"learning_rate": 4e-4, "warmup": 400}  # networks of the library that begin less gently than our encoder
+POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
     "insertion": System("InsT", partial(_predictor, InsertionTransformer), training=FULLER),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
-    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM),
+    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM | LIBRARY),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
-    "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
-    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM),
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM),
+    "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED | LIBRARY),
+    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM | LIBRARY),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM | LIBRARY),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
-    "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=({"order": "parallel"},)),
-    "blm-minilm": System("BLM on MiniLM, greedy", _blm_on_backbone, choices=GREEDY, training=FULLER | FINE_TUNED),
-    "blm-english": System("BLM from english, greedy", _blm_on_bundled, choices=GREEDY, training=FULLER | FINE_TUNED),
+    "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=AT_ONCE),
+    "blm-minilm": System(
+        "BLM on MiniLM", _blm_on_backbone, choices=GREEDY + AT_ONCE, training=FULLER | FINE_TUNED | LIBRARY
+    ),
+    "blm-english": System(
+        "BLM from english", _blm_on_bundled, choices=GREEDY + AT_ONCE, training=FULLER | {"learning_rate": 5e-4}
+    ),
+    "blm-both": System("BLM, the last two averaged", model_of="blm-english", beside="blm-minilm", choices=AT_ONCE),
 }
 
 
@@ -301,7 +327,11 @@ class Part:
     # --- Filling ----------------------------------------------------------------------------------------------------
 
     def load(self):
-        return load_system(self.run)
+        system = load_system(self.run)
+        if not self.system.beside:
+            return system
+        other = load_system(replace(self, name=self.system.beside).run)
+        return BlankLM(Mixture((system.model, other.model)), system.tokenizer)
 
     def try_choice(self, choice: dict[str, Any], ratio: float) -> float:
         """BLEU on the validation canvases of one way to fill."""
@@ -456,7 +486,8 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
     rows = []
     for part in parts:
         if not part.row.exists():
-            replace(part, name=part.system.model_of or part.name).train(say)
+            for name in filter(None, (part.system.model_of or part.name, part.system.beside)):
+                replace(part, name=name).train(say)
             if part.name != JUDGE:
                 for ratio in RATIOS:
                     part.fills(ratio)
