@@ -45,8 +45,9 @@ def padded_encoder(model: BLM, canvas: Tensor, lengths: Tensor) -> Tensor:
     z = encoder.dropout(model.embedding(canvas)).flatten(0, 1)  # [B C, d]
     for layer in encoder.layers:
         qkv = layer.queries_keys_values(layer.attention_norm(z)).view(len(z), 3, layer.heads, -1)
-        q, k = rotate(qkv[:, :2], rotary).unbind(1)
-        q, k, v = (part.view(batch, width, layer.heads, -1).transpose(1, 2) for part in (q, k, qkv[:, 2]))
+        q, k, v = qkv.unbind(1)
+        q, k = rotate(q, rotary), rotate(k, rotary)
+        q, k, v = (part.view(batch, width, layer.heads, -1).transpose(1, 2) for part in (q, k, v))
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(len(z), -1)
         z = z + layer.dropout(layer.attention_out(attended))
         inner = F.gelu(layer.feedforward_in(layer.feedforward_norm(z)))

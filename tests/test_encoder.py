@@ -70,12 +70,22 @@ def test_rows_of_short_sequences_equal_sequences_end_to_end(causal, longest):
     torch.testing.assert_close(z, encoder(embedding[end_to_end.lay(ids)], end_to_end), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("longest", "row"), [(20, 64), (32, 64), (64, 128)])
+@pytest.mark.parametrize(("longest", "row"), [(20, 64), (32, 64), (64, 128), (110, 128)])
 def test_rows_waste_little(longest, row):
     torch.manual_seed(0)
     lengths = torch.randint(1, longest + 1, (3000,))
     packing = Packing.in_rows(lengths, longest, row)
-    assert lengths.sum() > 5 / 6 * len(packing.sequence)
+    assert lengths.sum() > 0.97 * len(packing.sequence)
+
+
+def test_no_sequence_crosses_the_end_of_a_row_and_an_empty_one_takes_no_place():
+    lengths = torch.tensor([5, 0, 64, 33, 31, 1, 0, 64, 2])
+    packing = Packing.in_rows(lengths, 64, 64)
+    for number, length in enumerate(lengths.tolist()):
+        places = (packing.sequence == number).nonzero().squeeze(1)
+        assert places.tolist() == list(range(packing.starts[number], packing.starts[number] + length))
+        assert len(set((places // 64).tolist())) <= 1 and packing.position[places].tolist() == list(range(length))
+    assert len(packing.sequence) == 64 * 4
 
 
 def test_positions_beyond_the_table_are_turned_alike(monkeypatch):

@@ -98,26 +98,23 @@ class Packing:
 
     @classmethod
     def in_rows(cls, lengths: Tensor, longest: int, row: int) -> Packing:
-        """Short sequences in rows that no sequence crosses: attention is then one small square a row.
-
-        Sequences of which k fit into a row share rows with others of the same k. Where all k > 1, 5/6 of it is filled.
-        """
-        fitting = row // lengths.clamp_min(1)  # [B] k
-        order = fitting.argsort()  # [B]
-        k = fitting[order]  # [B] rising
-        count = torch.bincount(fitting, minlength=row + 1)  # [row + 1] sequences by k
-        rows = -(-count // torch.arange(row + 1, device=lengths.device).clamp_min(1))  # [row + 1] rows they take
-        rank = torch.arange(len(k), device=lengths.device) - (count.cumsum(0) - count)[k]  # [B] among those of its k
-        first_row = (rows.cumsum(0) - rows)[k]  # [B]
+        """Short sequences in rows that no sequence crosses: attention is then one small square a row."""
+        device, order = lengths.device, lengths.argsort()
+        fillings = _fillings(torch.bincount(lengths, minlength=row + 1).tolist(), row)
+        # Stretches of the order: ``number`` sequences of ``length``, ``abreast`` to a row from column ``start`` on.
+        length, number, abreast, start, first_row = torch.tensor(fillings, device=device).view(-1, 5).T
+        stretch = torch.arange(len(number), device=device).repeat_interleave(number)  # [B] of each, in the order
+        rank = torch.arange(len(order), device=device) - (number.cumsum(0) - number)[stretch]  # [B] in its stretch
+        rows = first_row[stretch] + rank // abreast[stretch]  # [B]
         starts = torch.empty_like(lengths)
-        starts[order] = (first_row + rank // k) * row + rank % k * (row // k)  # [B]
-        total = int(rows.sum()) * row
-        sequence = torch.full((total,), -1, device=lengths.device)
+        starts[order] = rows * row + start[stretch] + rank % abreast[stretch] * length[stretch]  # [B]
+        total = (int(rows.max()) + 1) * row if len(rows) else 0
+        sequence = torch.full((total,), -1, device=device)
         position = torch.zeros_like(sequence)
-        column = torch.arange(longest, device=lengths.device)  # [L]
+        column = torch.arange(longest, device=device)  # [L]
         inside = column < lengths[:, None]  # [B, L]
         place = (starts[:, None] + column)[inside]  # [symbols]
-        sequence[place] = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+        sequence[place] = torch.arange(len(lengths), device=device).repeat_interleave(lengths)
         position[place] = column.expand(len(lengths), -1)[inside]
         starts = torch.nn.functional.pad(starts, (0, 1), value=total).to(torch.int32)
         return cls(starts, lengths, sequence, position, longest, row)
@@ -138,6 +135,29 @@ class Packing:
         """The packed places of the true positions of ``where`` [B, L], sequence by sequence."""
         sequence, position = where.nonzero(as_tuple=True)
         return self.starts[sequence] + position
+
+
+def _fillings(counts: list[int], row: int) -> list[tuple[int, int, int, int, int]]:
+    """How to fill rows with ``counts[n]`` sequences of each length n: the longest first, then the longest that fit.
+
+    Rows that are filled alike come together. Returns (length, number, abreast, start, first row) by rising length.
+    """
+    left, rows, found = list(counts), 0, []
+    left[0] = 0  # what is empty takes no place
+    while any(left):
+        alike, space = [], row  # (length, abreast) of one row
+        for n in range(row, 0, -1):
+            if abreast := min(left[n], space // n):
+                alike.append((n, abreast))
+                space -= n * abreast
+        times, start = min(left[n] // abreast for n, abreast in alike), 0
+        for n, abreast in alike:
+            found.append((n, times * abreast, abreast, start, rows))
+            left[n] -= times * abreast
+            start += n * abreast
+        rows += times
+    found.sort(key=lambda filling: filling[0])
+    return [(0, counts[0], 1, 0, 0), *found] if counts[0] else found
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,7 @@ class Run:
             self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         self.accelerator.register_for_checkpointing(self.progress, self.schedule)
+        self.parameters = list(self.accelerator.unwrap_model(self.model).parameters())  # to find them takes a while
         self.averaged = None
         if config.ema:
             self.averaged = Average(self.accelerator.unwrap_model(self.model), config.ema)
@@ -365,13 +366,15 @@ class Run:
         """One update on the sum of the batch's losses over its tokens; returns the sum, of this process's part."""
         accelerator = self.accelerator
         total = self._backward(planned, prepared, weight, tokens)
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
-        norm = norm.full_tensor() if self.sharded else norm
+        if self.sharded:
+            norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip).full_tensor()
+        else:
+            norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
         if self.averaged is not None:
-            self.averaged.update(accelerator.unwrap_model(self.model))
+            self.averaged.update(self.parameters)
         return total + 0.0 * norm  # a gradient that is not finite shows, like such a loss, in the sum
 
     def _backward(self, planned: Planned, prepared: Any, weight: float, tokens: int) -> torch.Tensor:
@@ -511,12 +514,13 @@ class Average:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay, self.updates = copy.deepcopy(model).requires_grad_(False), decay, 0
         vars(self.model).pop("read_out", None)  # the average is only evaluated: not worth compiling
+        self.parameters = list(self.model.parameters())
 
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
+    def update(self, parameters: list[nn.Parameter]) -> None:
         self.updates += 1
         decay = min(self.decay, self.updates / (10 + self.updates))
-        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+        torch._foreach_lerp_(self.parameters, parameters, 1 - decay)
 
     def state_dict(self) -> dict[str, Any]:
         return {"model": self.model.state_dict(), "updates": self.updates}

@@ -98,11 +98,12 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         total, width = z.shape
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
-        q, k = rotate(qkv[:, :2], rotary).unbind(1)  # each [T, H, d/H]
+        q, k, v = qkv.unbind(1)  # each [T, H, d/H]
+        q, k = rotate(q, rotary), rotate(k, rotary)
         if memory is None:
-            attended = attend(q, k, qkv[:, 2], packing, self.causal)  # [T, H, d/H]
+            attended = attend(q, k, v, packing, self.causal)  # [T, H, d/H]
         else:
-            attended = memory.attend(q, k, qkv[:, 2], packing)
+            attended = memory.attend(q, k, v, packing)
         z = z + self.dropout(self.attention_out(attended.reshape(total, width)))
         inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
@@ -212,16 +213,16 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
 
 
 def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin [T, 1, 1, d/H / 2] of position times frequency."""
+    """cos and sin [T, 1, d/H / 2] of position times frequency."""
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=position.device) / head_width)  # [d/H / 2]
-    angle = position[:, None, None, None] * frequency
+    angle = position[:, None, None] * frequency
     return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair (x_i, x_{i + d/2H}) of x [T, ., H, d/H] by its position's angle: q.k depends on distance alone."""
+    """Turn each pair (x_i, x_{i + d/2H}) of x [T, H, d/H] by its position's angle: q.k depends on distance alone."""
     cos, sin = (part.to(x.dtype) for part in rotary)
-    first, second = x.chunk(2, dim=-1)  # each [T, ., H, d/H / 2]
+    first, second = x.chunk(2, dim=-1)  # each [T, H, d/H / 2]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
