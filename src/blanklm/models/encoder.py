@@ -100,11 +100,8 @@ class EncoderLayer(nn.Module):
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
         q, k = rotate(q, rotary), rotate(k, rotary)
-        if memory is None:
-            attended = attend(q, k, v, packing, self.causal)  # [T, H, d/H]
-        else:
-            attended = memory.attend(q, k, v, packing)
-        z = z + self.dropout(self.attention_out(attended.reshape(total, width)))
+        read = memory.attend(q, k, v, packing) if memory else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
+        z = z + self.dropout(self.attention_out(read.reshape(total, width)))
         inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
 
