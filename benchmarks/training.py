@@ -128,6 +128,7 @@ def main() -> None:
             flops = flops_per_token(model, texts, tokens_per_batch)
             started = time.perf_counter()
             row = {"corpus": corpus, "tokens_per_batch": tokens_per_batch, "flops_per_token": flops}
+            row |= {"matrix_rate": rate, "torch": torch.__version__, "commit": core.commit()}
             row |= measure(model, tokenizer, texts, tokens_per_batch)
             row["share_of_matrix_rate"] = row["tokens_per_second"] * flops / rate
             rows.append(row)
@@ -139,8 +140,7 @@ def main() -> None:
             )
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        report = {"benchmark": "training", "size": "base", "hardware": torch.cuda.get_device_name()}
-        report |= {"torch": torch.__version__, "commit": core.commit(), "matrix_rate": rate, "rows": rows}
+        report = {"benchmark": "training", "size": "base", "hardware": torch.cuda.get_device_name(), "rows": rows}
         options.out.write_text(json.dumps(report, indent=2) + "\n")
 
 
