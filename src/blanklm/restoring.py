@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from blanklm import checkpoint, pretrained
-from blanklm.decoding.places import Tempered, fill_greedily, search_beams
+from blanklm.decoding.places import Filled, fill_greedily, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
@@ -27,6 +27,7 @@ LONGEST_GAP = 1000
 LEAST_CONTEXT = 100  # characters around a gap that are read however long it is
 LONGEST_SEARCHED = 40  # characters of a gap whose alternatives are searched; a longer one gets its best guess alone
 BLOCK = 20  # characters of a gap of which one is written in each pass of a best guess
+NEAR = 64  # characters on either side of a gap that are read anew for each draft of a search
 WITHIN = 9.0  # nats below the best at which a draft is given up
 LEAST_LENGTH_SHARE = 0.02  # of the length posterior: shorter shrift is not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
@@ -150,7 +151,7 @@ class Restorer:
 
     def __init__(self, model: torch.nn.Module, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
-        self.policy = Tempered(model, self.about["temperature"]) if "temperature" in self.about else model
+        self.temperature: float = self.about.get("temperature", 1.0)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, device: str | None = None) -> Restorer:
@@ -233,10 +234,10 @@ class Restorer:
             texts.append(window)
             windows.append((k, at))
         if searched:
-            found = search_beams(self.policy, texts, top, within=WITHIN)
+            found = self._search(texts, top)
         else:
             groups = [in_blocks(len(ids), [(at, k)]) for ids, (k, at) in zip(texts, windows, strict=True)]
-            found = [[filled] for filled in fill_greedily(self.policy, texts, groups)]
+            found = [[filled] for filled in self._guess(texts, groups)]
         candidates = [
             Candidate(self._text(filled.ids[at : at + k]), filled.log_prob + log_p_length[k])
             for (k, at), fills in zip(windows, found, strict=True)
@@ -282,9 +283,9 @@ class Restorer:
                 searched.append((i, number, at, gap.length, window))
         short = [job for job in searched if job[3] <= LONGEST_SEARCHED]
         long = [job for job in searched if job[3] > LONGEST_SEARCHED]
-        found = search_beams(self.policy, [job[4] for job in short], n, within=WITHIN)
+        found = self._search([job[4] for job in short], n)
         groups = [in_blocks(len(ids), [(at, k)]) for _, _, at, k, ids in long]
-        found += [[filled] for filled in fill_greedily(self.policy, [job[4] for job in long], groups)]
+        found += [[filled] for filled in self._guess([job[4] for job in long], groups)]
         for (i, number, at, k, _), fills in zip(short + long, found, strict=True):
             ranked[i][number] = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
         return ranked
@@ -354,12 +355,18 @@ class Restorer:
                 whose.append((i, window, starts))
             if not texts:
                 return open_drafts
-            for (i, window, starts), filled in zip(whose, fill_greedily(self.policy, texts, groups), strict=True):
+            for (i, window, starts), filled in zip(whose, self._guess(texts, groups), strict=True):
                 for n, at in enumerate(starts):
                     span = open_drafts[i][n]
                     for k in range(len(span)):
                         if window <= at + k < window + len(filled.ids):
                             span[k] = filled.ids[at + k - window]
+
+    def _search(self, texts: Sequence[Sequence[int]], beam: int) -> list[list[Filled]]:
+        return search_beams(self.model, texts, beam, within=WITHIN, temperature=self.temperature, near=NEAR)
+
+    def _guess(self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]]) -> list[Filled]:
+        return fill_greedily(self.model, texts, gaps, self.temperature)
 
     def _window(self, laid: tuple[list[int], list[int]], number: int) -> tuple[list[int], int]:
         """The text around a gap that the model can read, and where the gap stands in it."""

@@ -9,7 +9,7 @@ place next (``order``):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from blanklm.errors import BlankLMError
 from blanklm.special import BLANK
 
 ORDERS = ("confident", "left-to-right", "model")
+WORTH_READING_ONCE = 0.8  # a share of the texts above which it saves nothing to read the rest once
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
 
 
@@ -40,27 +41,19 @@ class PlacePolicy(Protocol):
         ...
 
 
-class Tempered:
-    """A policy whose characters are less sure, p(w)^(1 / temperature), or surer, below 1; p(place) is as it was."""
-
-    def __init__(self, policy: PlacePolicy, temperature: float) -> None:
-        if not 0 < temperature < float("inf"):
-            raise BlankLMError(f"a temperature is a number above 0, not {temperature}")
-        self.policy, self.temperature = policy, temperature
-
-    @property
-    def device(self) -> torch.device:
-        return self.policy.device
-
-    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
-        scores = self.policy.score_places(tokens, lengths, hidden)
-        return replace(scores, log_p_word=(scores.log_p_word / self.temperature).log_softmax(1))
-
-
-def _score(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+def _score(
+    policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor, temperature: float = 1.0
+) -> PlaceScores:
     """In half precision on a GPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
-        return policy.score_places(tokens, lengths, hidden)
+        return _tempered(policy.score_places(tokens, lengths, hidden), temperature)
+
+
+def _tempered(scores: PlaceScores, temperature: float) -> PlaceScores:
+    """p(w)^(1 / temperature): characters less sure, or surer, below 1; p(place) is as it was."""
+    if temperature == 1:
+        return scores
+    return replace(scores, log_p_word=(scores.log_p_word / temperature).log_softmax(1))
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,10 @@ class Filled:
 
 
 def fill_greedily(
-    policy: PlacePolicy, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]] | None = None
+    policy: PlacePolicy,
+    texts: Sequence[Sequence[int]],
+    gaps: Sequence[Sequence[int]] | None = None,
+    temperature: float = 1.0,
 ) -> list[Filled]:
     """Each text, BLANK standing at its open places, filled most confident place first.
 
@@ -87,7 +83,7 @@ def fill_greedily(
         log_probs = torch.zeros(tokens.shape, device=policy.device)  # [B, L]
         opened = tokens == BLANK
         while (hidden := tokens == BLANK).any():
-            scores = _score(policy, tokens, lengths, hidden)
+            scores = _score(policy, tokens, lengths, hidden, temperature)
             best, word = scores.log_p_word.max(1)  # [P] each
             of_gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
             chosen = first_best(best, of_gap)  # [one a gap]
@@ -142,12 +138,17 @@ def search_beams(
     beam: int = 20,
     order: str = "confident",
     within: float = float("inf"),
+    temperature: float = 1.0,
+    near: int | None = None,
 ) -> list[list[Filled]]:
     """The ``beam`` most probable fills of each text that the search finds, best first.
 
     Under "confident" and "left-to-right" every fill is reached in one way, and its probability is exact; under "model"
     drafts that came to the same canvas by different orders are merged and their probabilities added. Drafts less
     probable than the best of their text by more than ``within`` nats are dropped.
+
+    ``near``: how far from the open places a draft is read anew on a CPU, by a policy that can ``read_around``; farther
+    off, the text is read once. Without it every draft is read whole.
     """
     if order not in ORDERS:
         raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")
@@ -158,8 +159,11 @@ def search_beams(
         tokens, lengths = (part.to(policy.device) for part in pad([texts[i] for i in members]))
         whose = torch.arange(len(members), device=policy.device)
         drafts = Drafts(tokens, torch.zeros(len(members), device=policy.device), whose)
+        score = _scorer(policy, tokens, lengths, near)
         while (active := (drafts.tokens == BLANK).any(1)).any():
-            written = _expand(policy, drafts[active.nonzero().squeeze(1)], lengths, len(members), beam, order, within)
+            expanded = drafts[active.nonzero().squeeze(1)]
+            scores = _tempered(score(expanded), temperature)
+            written = _expand(expanded, scores, len(members), beam, order, within)
             drafts = _joined(drafts[(~active).nonzero().squeeze(1)], written)
         for ids, log_prob, text in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
             i = members[text]
@@ -167,11 +171,22 @@ def search_beams(
     return [sorted(found, key=lambda filled: -filled.log_prob) for found in results]
 
 
-def _expand(
-    policy: PlacePolicy, drafts: Drafts, lengths: Tensor, texts: int, beam: int, order: str, within: float
-) -> Drafts:
+def _scorer(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, near: int | None) -> Callable[[Drafts], PlaceScores]:
+    """How drafts of the texts ``tokens`` [B, L] are scored: read whole, or near their open places alone."""
+    place = torch.arange(tokens.shape[1], device=tokens.device)
+    opened = tokens == BLANK  # [B, L]
+    if near is not None and hasattr(policy, "read_around") and not tokens.is_cuda:
+        start = torch.where(opened, place, tokens.shape[1]).min(1).values - near  # [B]
+        end = torch.where(opened, place, 0).max(1).values + 1 + near  # [B]
+        start, end = start.clamp_min(0), torch.minimum(end, lengths)
+        if int((end - start).sum()) < WORTH_READING_ONCE * int(lengths.sum()):
+            around = policy.read_around(tokens, lengths, start, end)
+            return lambda drafts: around.score_drafts(drafts.tokens, drafts.text)
+    return lambda drafts: _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
+
+
+def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, order: str, within: float) -> Drafts:
     """The best drafts with one more place written."""
-    scores = _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
     if order == "model":
         place = torch.arange(len(scores.text), device=scores.text.device)
         log_p = scores.log_p_place[:, None] + scores.log_p_word  # [P, V]

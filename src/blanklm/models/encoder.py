@@ -161,6 +161,58 @@ class LayerMemory:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(2)  # [R, H, d/H]
 
 
+class Reading:
+    """What each layer made of whole sequences, so that stretches of them can be read again in other versions.
+
+    A memory of bidirectional layers: pass it to the encoder with the sequences, then ``around`` with a stretch of each.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.layers = [LayerReading() for _ in encoder.layers]
+
+    def around(self, of: Tensor) -> Around:
+        """A memory for stretches of the sequences ``of`` [R], which attend to what is around them as it was read."""
+        return Around(self, of)
+
+
+class LayerReading:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        self.keys, self.values = (_padded(part, packing) for part in (k, v))  # [B, L, H, d/H]
+        self.inside = torch.arange(packing.longest, device=q.device) < packing.lengths[:, None]  # [B, L]
+        return attend(q, k, v, packing, causal=False)
+
+
+class Around:
+    def __init__(self, reading: Reading, of: Tensor) -> None:
+        self.layers = [LayerAround(layer, of) for layer in reading.layers]
+
+
+class LayerAround:
+    def __init__(self, read: LayerReading, of: Tensor) -> None:
+        self.read, self.of = read, of
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        place = packing.sequence, packing.position
+        keys, values = self.read.keys[self.of], self.read.values[self.of]  # [R, L, H, d/H] each
+        keys[place], values[place] = k, v
+        stretch = packing.starts[:-1][packing.sequence]  # [N] where its stretch begins among all
+        column = torch.arange(len(q), device=q.device) - stretch  # [N] its place in the stretch
+        queries = q.new_zeros(len(packing), packing.longest, *q.shape[1:])  # [R, n, H, d/H]
+        queries[packing.sequence, column] = q
+        inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]
+        mask = None if self.read.inside.all() else inside
+        queries, keys, values = (part.transpose(1, 2) for part in (queries, keys, values))
+        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)  # [R, H, n, d/H]
+        return attended.transpose(1, 2)[packing.sequence, column]
+
+
+def _padded(packed: Tensor, packing: Packing) -> Tensor:
+    """Packed vectors [T, ...] -> [B, L, ...]"""
+    padded = packed.new_zeros(len(packing), packing.longest, *packed.shape[1:])
+    padded[packing.sequence, packing.position] = packed
+    return padded
+
+
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
     if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
@@ -173,9 +225,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
 
         window = {"window_size": (-1, 0)} if causal else {}
         return varlen_attn(q, k, v, packing.starts, packing.starts, packing.longest, packing.longest, **window)
-    if len(packing) == 1:
-        q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))  # [1, H, T, d/H]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)[0].transpose(0, 1)
     return _attend_padded(q, k, v, packing, causal)
 
 
@@ -196,6 +245,9 @@ def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
     batch, longest = len(packing), packing.longest
+    if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
+        q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(0, 1)
     place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
     padded = q.new_zeros(3, batch * longest, *q.shape[1:])
     padded[:, place] = torch.stack((q, k, v))

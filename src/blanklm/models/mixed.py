@@ -14,7 +14,7 @@ text around them, and - log p(k) for each gap whose length is not told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from blanklm.batching import Batch
 from blanklm.conceal import Packing, conceal, hashed_words, pack, random_ranks, show_first, uniform
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.encoder import EncoderConfig, Reading, initialise
 from blanklm.models.lblm import (
     FEATURES,
     NEVER_RESTORED,
@@ -33,7 +33,7 @@ from blanklm.models.lblm import (
     writable_characters,
 )
 from blanklm.policy import EveryOrder
-from blanklm.special import PAD, SPECIAL_TOKENS
+from blanklm.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.tokenizer import Tokenizer
 
 PLACE, RANGE, UNKNOWN = range(3)  # what a blank symbol says: one place of a known length, a range, nothing
@@ -137,13 +137,17 @@ class MixedLBLM(EveryOrder, nn.Module):
 
     def encode(self, layout: Layout) -> Tensor:
         """z [K, d] of the blank symbols."""
+        return self.encoder(self.embed(layout), layout.packing)[layout.blanks]
+
+    def embed(self, layout: Layout) -> Tensor:
+        """What the encoder reads [T, d]: the symbols, what the blank ones say of their lengths, and whole words."""
         vectors = self.embedding(layout.canvas)  # [T, d]
         numbers = torch.cat((self.numbers[layout.first], self.numbers[layout.second]), dim=1)  # [K, 2 F]
         told = self.kinds(layout.kind) + self.numbers_in(numbers)  # [K, d]
         vectors = vectors.index_add(0, layout.blanks, told.to(vectors.dtype))
         if self.config.words:
             vectors = vectors + self.word_in(self.word_embedding(layout.word)).to(vectors.dtype)
-        return self.encoder(vectors, layout.packing)[layout.blanks]
+        return vectors
 
     # --- What stands there, and how long it is ------------------------------------------------------------------
 
@@ -211,11 +215,25 @@ class MixedLBLM(EveryOrder, nn.Module):
     @torch.inference_mode()
     def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
         """Every hidden place of ``tokens`` [B, L], all lengths being known."""
-        none = torch.zeros_like(tokens)
-        layout = self.lay_out(tokens, lengths, hidden, none.bool(), none, none, tokens.is_cuda)
+        layout = self.lay_out_places(tokens, lengths, hidden)
         log_p_word = self.log_p_words(self.encode(layout))  # [K, V]
-        open_places = hidden.sum(1)[layout.text]  # [K]
-        return PlaceScores(layout.text, layout.position, -open_places.log(), log_p_word)
+        return PlaceScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
+
+    def lay_out_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> Layout:
+        """``lay_out``, all lengths being known: symbol for symbol what stands in the text."""
+        none = torch.zeros_like(tokens)
+        return self.lay_out(tokens, lengths, hidden, none.bool(), none, none, tokens.is_cuda)
+
+    @torch.inference_mode()
+    def read_around(self, tokens: Tensor, lengths: Tensor, start: Tensor, end: Tensor) -> Near:
+        """Read ``tokens`` [B, L] once, to score drafts that differ from them between ``start`` and ``end`` [B] alone.
+
+        For each draft that stretch is read again. What is farther off attends to the text as it was at first, with all
+        its places open: in a model of one layer that is no difference at all, and else a small one.
+        """
+        layout, reading = self.lay_out_places(tokens, lengths, tokens == BLANK), Reading(self.encoder)
+        self.encoder(self.embed(layout), layout.packing, reading)
+        return Near(self, reading, lengths, start, end)
 
     @torch.inference_mode()
     def score_lengths(
@@ -235,6 +253,31 @@ class MixedLBLM(EveryOrder, nn.Module):
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
         log_probs[at] = scores.log_p_place + scores.log_p_word.gather(1, tokens[at][:, None]).squeeze(1)
         return log_probs if wanted is None else log_probs * wanted
+
+
+@dataclass(frozen=True)
+class Near:
+    """Texts of which only a stretch is read anew for each draft (``MixedLBLM.read_around``)."""
+
+    model: MixedLBLM
+    reading: Reading
+    lengths: Tensor  # [B]
+    start: Tensor  # [B]
+    end: Tensor  # [B]
+
+    @torch.inference_mode()
+    def score_drafts(self, tokens: Tensor, of: Tensor) -> PlaceScores:
+        """Every open place of the drafts ``tokens`` [R, L] of the texts ``of`` [R]."""
+        hidden, start, end = tokens == BLANK, self.start[of], self.end[of]
+        layout = self.model.lay_out_places(tokens, self.lengths[of], hidden)
+        whole = layout.packing
+        near = (whole.position >= start[whole.sequence]) & (whole.position < end[whole.sequence])  # [T]
+        stretch = Packing.of(end - start, int((end - start).max()))
+        stretch = replace(stretch, position=whole.position[near])
+        z = self.model.encoder(self.model.embed(layout)[near], stretch, self.reading.around(of))  # [N, d]
+        at = (near.cumsum(0) - 1)[layout.blanks]  # [K] where the open places stand among what was read
+        log_p_word = self.model.log_p_words(z[at])  # [K, V]
+        return PlaceScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
 
 
 LARGEST_WEIGHT = 4.0
