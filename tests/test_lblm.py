@@ -206,6 +206,16 @@ def test_with_gaps_every_gap_is_written_in_each_pass(model, monkeypatch):
     assert len(passes) == 3 and BLANK not in filled.ids
 
 
+def test_a_temperature_is_a_power_of_what_each_place_says(model):
+    text = [A, BLANK, B]
+    (plain,), (cooler,) = (search_beams(model, [text], beam=2, temperature=t) for t in (1.0, 0.5))
+    powers = {tuple(f.ids): math.exp(2 * f.log_prob) for f in plain}
+    for filled in cooler:
+        assert math.isclose(math.exp(filled.log_prob), powers[tuple(filled.ids)] / sum(powers.values()), abs_tol=1e-4)
+    (guess,) = fill_greedily(model, [text], temperature=0.5)
+    assert guess.ids == cooler[0].ids and math.isclose(guess.log_prob, cooler[0].log_prob, abs_tol=1e-4)
+
+
 def test_samples_follow_the_model(model):
     text = [A, BLANK, BLANK]
     drawn = sample(model, text, n=4000, seed=5)

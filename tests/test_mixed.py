@@ -8,7 +8,10 @@ import torch
 
 from blanklm.batching import Batch, pad
 from blanklm.conceal import conceal, hashed_words
-from blanklm.models.mixed import PLACE, RANGE, UNKNOWN, draw_gaps, draw_untold
+from blanklm.decoding.places import search_beams
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.mixed import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, draw_gaps, draw_untold
+from blanklm.restoring import Gap, Restorer
 from blanklm.special import BLANK, PAD
 from blanklm.tokenizer import Tokenizer
 from tests.test_lblm import TEXT, A, B, C, make
@@ -105,6 +108,65 @@ def test_the_length_posterior_sums_to_one_and_a_range_masks_it():
     torch.testing.assert_close(log_p.exp().sum(1), torch.ones(2))
     assert (log_p[0] > -torch.inf).all()
     assert log_p[1].exp().nonzero().squeeze(1).tolist() == [2, 3, 4]
+
+
+def drafts_of(texts, each, generator):
+    """Some drafts of each text, the open places of each written at random or left open: tokens [R, L], of [R]."""
+    tokens, lengths = pad(texts)
+    of = torch.arange(len(texts)).repeat_interleave(each)
+    written = torch.randint(A, B + 1, tokens[of].shape, generator=generator)
+    keep_open = torch.rand(written.shape, generator=generator) < 0.5
+    return tokens, lengths, torch.where((tokens[of] == BLANK) & ~keep_open, written, tokens[of]), of
+
+
+def assert_read_around_as_whole(model, start, end):
+    texts = [[A, B, BLANK, BLANK, B, A, C, B, A], [B, BLANK, A, A, BLANK, BLANK, B, A], [A, A, B, BLANK, A]]
+    tokens, lengths, drafts, of = drafts_of(texts, 6, torch.Generator().manual_seed(0))
+    around = model.read_around(tokens, lengths, torch.tensor(start), torch.tensor(end))
+    near, whole = around.score_drafts(drafts, of), model.score_places(drafts, lengths[of], drafts == BLANK)
+    assert len(whole.text) and torch.equal(near.text, whole.text) and torch.equal(near.position, whole.position)
+    torch.testing.assert_close(near.log_p_place, whole.log_p_place)
+    torch.testing.assert_close(near.log_p_word, whole.log_p_word, atol=1e-4, rtol=1e-4)
+
+
+def test_a_draft_read_around_its_gap_is_scored_as_the_whole_is():
+    assert_read_around_as_whole(make("mixed"), [0, 0, 0], [9, 8, 5])
+    # In one layer, what is far from a gap is the same whatever stands in the gap; no word may reach across.
+    one_layer = make("mixed")
+    one_layer.encoder.layers = one_layer.encoder.layers[:1]
+    assert_read_around_as_whole(one_layer, [1, 0, 2], [5, 6, 5])
+
+
+def test_a_search_near_the_gap_finds_what_the_whole_search_finds():
+    model = make("mixed")
+    model.encoder.layers = model.encoder.layers[:1]
+    texts = [[A, B] * 6 + [BLANK] * 3 + [B, A, A] * 5, [B] * 8 + [BLANK] * 2 + [A] * 9]
+    whole = search_beams(model, texts, beam=4)
+    near = search_beams(model, texts, beam=4, near=2)
+    assert [[f.ids for f in found] for found in near] == [[f.ids for f in found] for found in whole]
+    for one, other in zip(itertools.chain(*near), itertools.chain(*whole), strict=True):
+        assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-4)
+
+
+def test_the_length_of_a_gap_is_learnt():
+    """One text by heart: what stands on either side of a gap says how long it is."""
+    torch.manual_seed(0)
+    letters = "abcdefghilmn"
+    tokenizer = Tokenizer.train("character", [letters])
+    model = MixedLBLM(MixedConfig(len(tokenizer), EncoderConfig(2, 2, 64, 128, dropout=0.0), longest_blank=12))
+    model.know(tokenizer)
+    texts = [tokenizer.encode(letters)] * 64
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(300):
+        batch = Batch(*pad(texts), torch.rand(64, dtype=torch.double), torch.arange(64) + 64 * step)
+        optimizer.zero_grad()
+        model.loss(model.prepare(batch)).mean().backward()
+        optimizer.step()
+    restorer = Restorer(model, tokenizer)
+    gaps = [(start, start + k) for start in range(1, 11) for k in range(1, 12 - start)]
+    filled = restorer.fill([[letters[:start], Gap(), letters[end:]] for start, end in gaps])
+    right = sum(len(span) == end - start for (span,), (start, end) in zip(filled, gaps, strict=True))
+    assert right > 0.5 * len(gaps)  # one in six by chance
 
 
 def test_the_loss_is_what_its_parts_say():

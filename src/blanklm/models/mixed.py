@@ -201,10 +201,12 @@ class MixedLBLM(EveryOrder, nn.Module):
         whose = layout.text[drawn.places]  # [P]
         open_places = log_p.new_zeros(texts).index_add(0, whose, torch.ones_like(log_p))  # [B]
         weight = drawn.in_gaps / open_places.clamp_min(1)  # [B]
-        if self.training:  # a few characters must not outweigh a batch
+        if self.training:  # a few characters must not outweigh a batch, nor the characters the lengths, which are few
             weight = weight.clamp_max(LARGEST_WEIGHT)
         z_gaps, least, most = z[drawn.gaps], layout.first[drawn.gaps], layout.second[drawn.gaps]
         log_p_k = self.log_p_lengths(z_gaps, least, most).gather(1, drawn.ks[:, None] - 1).squeeze(1)  # [G]
+        if self.training:
+            log_p_k = log_p_k * LENGTH_WEIGHT
         total = log_p.new_zeros(texts).index_add(0, whose, log_p) * weight  # [B]
         return -total.index_add(0, layout.text[drawn.gaps], log_p_k)
 
@@ -280,7 +282,7 @@ class Near:
         return PlaceScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
 
 
-LARGEST_WEIGHT = 4.0
+LARGEST_WEIGHT, LENGTH_WEIGHT = 4.0, 3.0
 # Added to a text's seed, so that its several draws have nothing to do with each other.
 _ORDER, _SHAPE, _LENGTHS, _SPACES, _TELL = (number << 40 for number in range(1, 6))
 
