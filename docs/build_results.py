@@ -518,6 +518,7 @@ SYSTEMS = {  # the parts of recipes/restoration.py
     "greek-pythia": "Pythia",
     "greek-pythia-word": "Pythia-Word",
     "greek-lblm": "L-BLM",
+    "greek-documents": "mixed L-BLM, no literature",
     "greek": "mixed L-BLM",
     "latin": "mixed L-BLM, Latin",
 }
@@ -581,32 +582,91 @@ def restoration_lengths() -> str:
     return table(["one slot of 1-10 characters, %", "CER", "exact", "length right"], rows)
 
 
-def latin_training() -> str:
-    r = restored("latin")
+def restorer_training(part: str) -> str:
+    r = restored(part)
     encoder, training = r["model"]["encoder"], r["training"]
+    temperature = min(r["calibration"], key=r["calibration"].__getitem__)
     return (
         f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {r['model']['vocabulary']} characters), "
         f"{r['model_bytes'] / 1e6:.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
-        f"{r['hardware']} that other runs shared; validation loss {r['valid_bound']:.3f} nats a character of text.\n"
+        f"{r['hardware']} that other runs shared; validation loss {r['valid_bound']:.3f} nats a character of text. Calibrated on validation texts: "
+        f"temperature {temperature}.\n"
     )
 
 
-def latin_measured() -> str:
-    r = restored("latin")
+def restorer_measured(part: str) -> str:
+    r = restored(part)
     what = {
         "single": "single slot of 1-10 characters",
         "0.25": "slots over 25% of a text",
         "0.4": "slots over 40%",
         "0.5": "slots over 50%",
+        "phi_ml": "PHI-ML excerpts",
+        "papyri": "papyri",
         "editors": "editors' restorations, any length",
     }
     rows = [
         [say, *(f"{r[s][key]:.1f}" if key in r[s] else "" for key in ("cer", "top1", "top20", "ece"))]
         for s, say in what.items()
+        if s in r
     ]
     short = {key: r["editors"][f"short_{key}"] for key in ("cer", "top1", "top20", "ece")}
     rows.append(["editors' restorations, texts with gaps of 1-10 alone", *(f"{value:.1f}" for value in short.values())])
-    return table(["EDH test texts, %", "CER", "top 1", "top 20", "ECE"], rows)
+    for told in ("range", "unknown"):
+        rows.append(
+            [f"single slot, length {told}", *(f"{r[f'single, {told}'][key]:.1f}" for key in ("cer", "top1")), "", ""]
+        )
+    return table(["test texts, %", "CER", "top 1", "top 20", "ECE"], rows)
+
+
+def greek_training() -> str:
+    return restorer_training("greek")
+
+
+def greek_measured() -> str:
+    return restorer_measured("greek")
+
+
+def latin_training() -> str:
+    return restorer_training("latin")
+
+
+def latin_measured() -> str:
+    return restorer_measured("latin")
+
+
+def restoration_tries() -> str:
+    """Small models, so that one question has one answer: with and without vectors for whole words."""
+    what = {"try-characters": "characters alone", "try-words": "and vectors for whole words"}
+    rows = []
+    for part, say in what.items():
+        r = restored(part)
+        m = r["valid_single"]
+        numbers = (f"{m['cer']:.1f}", f"{m['top1']:.1f}", f"{m['top20']:.1f}", f"{r['valid_bound']:.3f}")
+        rows.append([say, f"{r['training']['steps']:,}", *numbers])
+    return table(["Latin validation texts, single slot, %", "steps", "CER", "top 1", "top 20", "validation loss"], rows)
+
+
+def restoring_cpu() -> str:
+    r = result("benchmarks/restoring-cpu")
+    rows = [
+        [
+            say,
+            f"{m['seconds_a_gap']:.2f}",
+            f"{m['same_first']:.0%}",
+            f"{m['same_among_20']:.0%}",
+            f"{m['largest_difference']:.3f}",
+        ]
+        for say, m in r["read"].items()
+    ]
+    head = [
+        "each draft is read",
+        "seconds a gap",
+        "same first",
+        "same among 20",
+        "largest difference of the first's probability",
+    ]
+    return table(head, rows)
 
 
 PAPER_TRANSFER = {  # Table 4 of the paper: Yelp accuracy and BLEU, Amazon accuracy and BLEU
@@ -783,6 +843,10 @@ PASSAGES = {
         restoration,
         restoration_ranked,
         restoration_lengths,
+        restoration_tries,
+        restoring_cpu,
+        greek_training,
+        greek_measured,
         latin_training,
         latin_measured,
         sentiment_table,

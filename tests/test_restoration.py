@@ -10,7 +10,16 @@ from blanklm.data.masking import cut
 from blanklm.errors import DataError
 from blanklm.metrics import character_error_rate, edit_distance, expected_calibration_error
 from blanklm.restoring import Candidate, Gap
-from blanklm.tasks.restoration import document, evaluate_fill, evaluate_rank, score_ranked, without_repeats
+from blanklm.tasks.restoration import (
+    TEMPERATURES,
+    calibrate,
+    document,
+    evaluate_fill,
+    evaluate_rank,
+    score_ranked,
+    without_repeats,
+)
+from tests.conftest import make_restorer
 
 TEXT = "εδοξεν τηι βουληι και τωι δημωι -- επειδη # διονυσιοσ ανηρ αγαθοσ ων διατελει " * 8
 
@@ -100,3 +109,14 @@ def test_calibration_error():
     assert expected_calibration_error([1.0, 1.0], [True, True]) == 0
     assert math.isclose(expected_calibration_error([0.9, 0.9, 0.1], [True, False, False]), (0.8 + 0.1) / 3)
     assert expected_calibration_error([], []) == 0
+
+
+def test_a_model_that_is_always_wrong_is_calibrated_to_be_less_sure():
+    restorer = make_restorer()
+    masked = [cut("αγαθηι τυχηι", [(start, start + 2)]) for start in range(6)]
+    costs = calibrate(restorer, masked)
+    assert tuple(costs) == TEMPERATURES and list(costs.values()) == sorted(costs.values(), reverse=True)
+    restorer.about["temperature"] = 2.0
+    warm = type(restorer)(restorer.model, restorer.tokenizer, restorer.about)
+    before, after = (r.restore(["αγα", Gap(1, 1), "ηι"]).gaps[0] for r in (restorer, warm))
+    assert after.best == before.best and after.candidates[0].probability < before.candidates[0].probability

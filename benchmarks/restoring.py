@@ -1,0 +1,72 @@
+"""How long a gap takes on a CPU, with every draft of the search read whole, and read near the gap alone.
+
+    BLANKLM_DATA=<corpora> python benchmarks/restoring.py [--texts 24] [--out results/benchmarks/restoring-cpu.json]
+
+One slot of 1 to 10 characters in each of some long validation texts, half Greek, half Latin; 20 restorations of each.
+Reading near the gap is not quite the same (``MixedLBLM.read_around``): how often is the first restoration the same, how
+many of the twenty are, and how far apart are the probabilities of the first?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from statistics import mean
+
+import core
+
+from blanklm import restoring
+from blanklm.data import read_corpus, slots_of_corpus
+from blanklm.data.masking import Masked
+from blanklm.restoring import Candidate, Restorer
+from blanklm.tasks.restoration import document
+
+CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
+SHORTEST, LONGEST = 300, 1000  # characters of a text
+
+
+def ranked(near: int | None, masked: dict[str, list[Masked]]) -> tuple[list[list[Candidate]], float]:
+    """The candidates of every slot, and how many seconds one took."""
+    restoring.NEAR = near
+    found, started = [], time.perf_counter()
+    for name, texts in masked.items():
+        restorer = Restorer.from_pretrained(name, device="cpu")
+        found += [restorer.rank([document(m)])[0][0] for m in texts]
+    return found, (time.perf_counter() - started) / len(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--texts", type=int, default=24)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    masked = {}
+    for name, corpus in CORPORA.items():
+        long = [text for text in read_corpus(corpus, "valid") if SHORTEST <= len(text) <= LONGEST]
+        masked[name] = slots_of_corpus(long[: options.texts // 2], None, seed=0)
+    usual = restoring.NEAR
+    whole, seconds = ranked(None, masked)
+    report = {
+        "benchmark": "restoring", "hardware": core.hardware("cpu"), "commit": core.commit(), "texts": len(whole),
+        "read": {"whole": {"seconds_a_gap": seconds, "same_first": 1.0, "same_among_20": 1.0, "largest_difference": 0.0}},
+    }  # fmt: skip
+    for near in (usual // 2, usual, 2 * usual):
+        found, seconds = ranked(near, masked)
+        both = list(zip(whole, found, strict=True))
+        report["read"][f"{near} characters on either side of the gap"] = {
+            "seconds_a_gap": seconds,
+            "same_first": mean(a[0].text == b[0].text for a, b in both),
+            "same_among_20": mean(len({c.text for c in a} & {c.text for c in b}) / len(a) for a, b in both),
+            "largest_difference": max(abs(a[0].probability - b[0].probability) for a, b in both),
+        }
+    for say, m in report["read"].items():
+        print(f"{say}: {m['seconds_a_gap']:.2f} s a gap, first the same {m['same_first']:.0%}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
