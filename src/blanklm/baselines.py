@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from blanklm import checkpoint, pretrained
 from blanklm.api import BlankLM
 from blanklm.canvas import Blank, Fill, Template
-from blanklm.data.masking import LONGEST_SLOT
 from blanklm.errors import BlankLMError
 from blanklm.models.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
 from blanklm.restoring import Candidate, Draft, Part
@@ -204,8 +203,6 @@ class SlotBySlot(Baseline):
         windows = []
         for draft, number in jobs:
             k = len(draft.spans[number])
-            if k > LONGEST_SLOT:
-                raise BlankLMError(f"Pythia restores at most {LONGEST_SLOT} characters at a time, not {k}")
             spans = [*draft.spans[:number], [BLANK] * k, *draft.spans[number + 1 :]]
             ids, starts = draft.with_spans(spans)
             longest = self.model.config.max_length

@@ -3,8 +3,9 @@
 Recurrent, with attention. The encoder reads the text with the slot's places marked, and in Pythia-Word for each
 character also the word it stands in; the decoder writes the slot from left to right. Texts with several slots are
 restored one slot at a time (``blanklm.baselines.SlotBySlot``).
-Aids that the original has not: the decoder is told how many characters are still to come, and begins from the encoder's
-vectors at the slot; so a text can teach several slots of 1 to 10 characters in one reading, one in fifty characters.
+Aids that the original has not: the decoder is told how many characters are still to come, up to ten or more, and begins
+from the encoder's vectors at the slot; so a text can teach several slots of 1 to 10 characters in one reading, one in
+fifty characters.
 """
 
 from __future__ import annotations

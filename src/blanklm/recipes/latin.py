@@ -24,7 +24,7 @@ RECIPE = Recipe(
     encoder=EncoderConfig(layers=6, heads=6, width=192, feedforward=768, dropout=0.1),
     words=4096,
     training=TrainingConfig(
-        steps=10**6, tokens_per_batch=32_768, learning_rate=2e-3, warmup=500, weight_decay=0.05, ema=0.999, skew=1.5,
+        steps=10**6, tokens_per_batch=65_536, learning_rate=2.5e-3, warmup=500, weight_decay=0.05, ema=0.999, skew=1.5,
         evaluate_every=1000, save_every=10**9, log_every=50,
     ),
     about={
