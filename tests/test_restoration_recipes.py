@@ -85,7 +85,7 @@ def test_texts_are_cut_without_loss():
 
 def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
     (tmp_path / "data" / "greek_literature" / "perseus.txt").unlink()
-    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1, card=50)})
+    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1)})
     printed = capsys.readouterr().out
     assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
