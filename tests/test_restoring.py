@@ -11,7 +11,15 @@ from blanklm import checkpoint
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
-from blanklm.restoring import Gap, Restorer, fold, normalise, normalise_with_positions
+from blanklm.restoring import (
+    Candidate,
+    Gap,
+    Restorer,
+    fold,
+    normalise,
+    normalise_with_positions,
+    without_needless_spaces,
+)
 from tests.conftest import make_restorer
 
 DOCUMENT = ["αγαθηι τυχηι ", Gap(4, 4), " η βουλη και ", Gap(2, 5), " δημοσ ", Gap(), " ετιμησεν"]
@@ -51,6 +59,18 @@ def test_all_restorations_of_a_gap_of_approximate_length_sum_to_one():
     assert math.isclose(sum(c.probability for c in gap.candidates), 1.0, abs_tol=1e-3)
     by_length = {k: sum(c.probability for c in gap.candidates if len(c.text) == k) for k in (1, 2, 3)}
     assert all(math.isclose(by_length[k], gap.lengths[k], abs_tol=1e-3) for k in by_length)
+
+
+def test_spaces_beside_spaces_and_at_the_ends_of_a_text_are_needless():
+    candidates = [Candidate(text, math.log(p)) for text, p in (("est", 0.3), ("est ", 0.2), (" est", 0.1), (" ", 0.05))]
+
+    def found(before, behind, least=1):
+        kept = without_needless_spaces(candidates, before, behind, least)
+        return {c.text: round(c.probability, 6) for c in kept}
+
+    assert found("hic situs ", "") == {"est": 0.6, " ": 0.05}
+    assert found("hic situs ", "t t l") == {"est": 0.4, "est ": 0.2, " ": 0.05}
+    assert found("hic situs ", "", least=4) == {"est": 0.3, "est ": 0.2, " est": 0.1, " ": 0.05}
 
 
 def test_one_gap_is_ranked_and_restored_alike(restorer):

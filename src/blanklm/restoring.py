@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from blanklm import checkpoint, pretrained
@@ -243,6 +244,9 @@ class Restorer:
             for (k, at), fills in zip(windows, found, strict=True)
             for filled in fills
         ]
+        if posterior is not None:
+            before, behind = (self._text(piece) for piece in draft.pieces[number : number + 2])
+            candidates = without_needless_spaces(candidates, before, behind, draft.gaps[number].range[0])
         candidates = sorted(candidates, key=lambda c: -c.log_prob)[:top]
         best = candidates[0]
         reason = None
@@ -427,6 +431,23 @@ def in_blocks(total: int, gaps: Iterable[tuple[int, int]]) -> list[int]:
             number += k % BLOCK == 0
             blocks[at + k] = number
     return blocks
+
+
+def without_needless_spaces(candidates: Sequence[Candidate], before: str, behind: str, least: int) -> list[Candidate]:
+    """Candidates of a gap of untold length without spaces at their ends where there is a space already, or no text.
+
+    What is then the same has the probability of all; none becomes shorter than ``least`` characters, or empty.
+    """
+    merged: dict[str, float] = {}
+    for candidate in candidates:
+        text = candidate.text
+        if before.endswith(" ") or not before:
+            text = text.lstrip(" ")
+        if behind.startswith(" ") or not behind:
+            text = text.rstrip(" ")
+        text = text if len(text) >= max(1, least) else candidate.text
+        merged[text] = float(np.logaddexp(merged.get(text, -math.inf), candidate.log_prob))
+    return [Candidate(text, log_prob) for text, log_prob in merged.items()]
 
 
 def places_of(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
