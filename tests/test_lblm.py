@@ -12,7 +12,7 @@ from blanklm.batching import Batch, pad
 from blanklm.canvas import Blank, Trajectory
 from blanklm.canvas import conceal as conceal_slowly
 from blanklm.conceal import Packing
-from blanklm.decoding.places import fill_greedily, sample, search_beams
+from blanklm.decoding.places import fill_greedily, log_probs_of, sample, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig, number_features
@@ -214,6 +214,17 @@ def test_a_temperature_is_a_power_of_what_each_place_says(model):
         assert math.isclose(math.exp(filled.log_prob), powers[tuple(filled.ids)] / sum(powers.values()), abs_tol=1e-4)
     (guess,) = fill_greedily(model, [text], temperature=0.5)
     assert guess.ids == cooler[0].ids and math.isclose(guess.log_prob, cooler[0].log_prob, abs_tol=1e-4)
+
+
+def test_what_stands_in_a_text_is_scored_as_if_it_were_hidden(model):
+    texts, positions = [[A, B, B, A, C], [B, A], [A, A, B]], [[0, 2], [], [1]]
+    found = log_probs_of(model, texts, positions)
+    assert found[1] == 0.0
+    for text, hidden, log_prob in zip(texts[::2], positions[::2], found[::2], strict=True):
+        ids = torch.tensor([[BLANK if i in hidden else token for i, token in enumerate(text)]])
+        scores = model.score_places(ids, torch.tensor([len(text)]), ids == BLANK)
+        each = {int(p): float(row[text[p]]) for p, row in zip(scores.position, scores.log_p_word, strict=True)}
+        assert sorted(each) == hidden and math.isclose(log_prob, sum(each.values()), abs_tol=1e-4)
 
 
 def test_samples_follow_the_model(model):

@@ -12,12 +12,14 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.restoring import (
+    FIT_WEIGHT,
     Candidate,
     Gap,
     Restorer,
     fold,
     normalise,
     normalise_with_positions,
+    weighed,
     without_needless_spaces,
 )
 from tests.conftest import make_restorer
@@ -71,6 +73,23 @@ def test_spaces_beside_spaces_and_at_the_ends_of_a_text_are_needless():
     assert found("hic situs ", "") == {"est": 0.6, " ": 0.05}
     assert found("hic situs ", "t t l") == {"est": 0.4, "est ": 0.2, " ": 0.05}
     assert found("hic situs ", "", least=4) == {"est": 0.3, "est ": 0.2, " est": 0.1, " ": 0.05}
+
+
+def test_restorations_are_weighed_by_how_the_text_around_fits():
+    candidates = [Candidate("ab", math.log(0.3)), Candidate("c", math.log(0.2)), Candidate("de", math.log(0.1))]
+    lengths = {2: 0.6, 1: 0.25, 3: 0.15}
+    found, posterior = weighed(candidates, [-8.0, 0.0, -8.0], lengths)
+    assert [c.text for c in found] == ["c", "ab", "de"]
+    assert math.isclose(sum(c.probability for c in found), 0.6)
+    assert math.isclose(found[0].probability / found[1].probability, 0.2 / 0.3 * math.exp(8 * FIT_WEIGHT))
+    assert list(posterior) == [1, 2, 3] and math.isclose(sum(posterior.values()), 1.0)
+    same, unchanged = weighed(candidates, [-5.0] * 3, lengths)
+    assert [c.text for c in same] == ["ab", "c", "de"] and math.isclose(unchanged[2], 0.6)
+
+
+def test_the_best_does_not_depend_on_how_many_are_asked_for(restorer):
+    few, many = (restorer.restore(DOCUMENT, top=top).gaps for top in (2, 20))
+    assert [gap.best for gap in few] == [gap.best for gap in many] and [len(g.candidates) for g in few] == [2] * 3
 
 
 def test_one_gap_is_ranked_and_restored_alike(restorer):

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from blanklm import checkpoint, pretrained
-from blanklm.decoding.places import Filled, fill_greedily, search_beams
+from blanklm.decoding.places import Filled, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
@@ -32,6 +32,10 @@ NEAR = 32  # characters on either side of a gap that are read anew for each draf
 WITHIN = 9.0  # nats below the best at which a draft is given up
 LEAST_LENGTH_SHARE = 0.02  # of the length posterior: shorter shrift is not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
+FIT = 6  # characters on either side of a gap of unknown length that should fit what is restored
+FIT_CONTEXT = 64  # characters on either side that are read to see it
+FIT_WEIGHT = 0.25  # found on validation texts
+WEIGHED = 20  # restorations that are weighed by it, however few are asked for
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ Part = str | Gap
 
 @dataclass(frozen=True)
 class Candidate:
-    """One restoration of one gap. ``log_prob`` counts its length too, where that was not told."""
+    """One restoration of one gap. Where the length was not told, ``log_prob`` counts it and how well the text fits."""
 
     text: str
     log_prob: float
@@ -201,7 +205,7 @@ class Restorer:
         if top < 1:
             raise BlankLMError(f"the number of restorations must be at least 1, not {top}")
         draft = Draft.of(self._checked(parts), self.tokenizer)
-        posteriors = self._tell_lengths(draft)
+        (posteriors,) = self._tell_lengths([draft])
         (guessed,) = self._fill([draft])
         gaps = []
         for number in range(len(draft.gaps)):
@@ -224,9 +228,7 @@ class Restorer:
         if posterior is not None:
             by_share = posterior.argsort(descending=True)
             lengths = {int(k) + 1: float(posterior[k].exp()) for k in by_share if posterior[k].exp() >= 0.001}
-            likely = [k for k, share in lengths.items() if share >= LEAST_LENGTH_SHARE][:MOST_LENGTHS]
-            likely = likely or [int(by_share[0]) + 1]
-            log_p_length = {k: float(posterior[k - 1]) for k in likely}
+            log_p_length = {k: float(posterior[k - 1]) for k in likely_lengths(posterior)}
         searched = {k: log_p for k, log_p in log_p_length.items() if k <= LONGEST_SEARCHED}
         texts, windows = [], []
         for k in searched or log_p_length:
@@ -235,7 +237,7 @@ class Restorer:
             texts.append(window)
             windows.append((k, at))
         if searched:
-            found = self._search(texts, top)
+            found = self._search(texts, top if posterior is None else max(top, WEIGHED))
         else:
             groups = [in_blocks(len(ids), [(at, k)]) for ids, (k, at) in zip(texts, windows, strict=True)]
             found = [[filled] for filled in self._guess(texts, groups)]
@@ -247,7 +249,12 @@ class Restorer:
         if posterior is not None:
             before, behind = (self._text(piece) for piece in draft.pieces[number : number + 2])
             candidates = without_needless_spaces(candidates, before, behind, draft.gaps[number].range[0])
-        candidates = sorted(candidates, key=lambda c: -c.log_prob)[:top]
+        candidates = sorted(candidates, key=lambda c: -c.log_prob)[: max(top, WEIGHED)]
+        if posterior is not None:
+            spans = [[*guessed[:number], self.tokenizer.encode(c.text), *guessed[number + 1 :]] for c in candidates]
+            fits = self._fit([(*draft.with_spans(each), number, len(each[number])) for each in spans])
+            candidates, lengths = weighed(candidates, fits, lengths)
+        candidates = candidates[:top]
         best = candidates[0]
         reason = None
         if not searched:
@@ -261,8 +268,7 @@ class Restorer:
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """The best guess for each gap of each document: every gap has its most confident character written in turn."""
         drafts = [Draft.of(self._checked(parts), self.tokenizer) for parts in documents]
-        for draft in drafts:
-            self._tell_lengths(draft)
+        self._tell_lengths(drafts)
         return [[self._text(ids) for ids in spans] for spans in self._fill(drafts)]
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
@@ -317,15 +323,55 @@ class Restorer:
             raise BlankLMError("this model must be told the length of every gap")
         return joined
 
-    def _tell_lengths(self, draft: Draft) -> dict[int, torch.Tensor]:
-        """Settle the lengths that are not told, leftmost first, each at its most probable; their log-posteriors."""
-        posteriors = {}
-        for number, gap in enumerate(draft.gaps):
-            if gap.length is not None:
-                continue
-            posteriors[number] = log_p = self._length_posterior(draft, number)
-            draft.spans[number] = [BLANK] * (int(log_p.argmax()) + 1)
+    def _tell_lengths(self, drafts: Sequence[Draft]) -> list[dict[int, torch.Tensor]]:
+        """Settle the lengths that are not told, leftmost first in each draft; the log-posterior of each, by its gap."""
+        posteriors: list[dict[int, torch.Tensor]] = [{} for _ in drafts]
+        for number in range(max(len(draft.gaps) for draft in drafts)):
+            turn = [i for i, d in enumerate(drafts) if number < len(d.gaps) and d.gaps[number].length is None]
+            for i in turn:
+                posteriors[i][number] = self._length_posterior(drafts[i], number)
+            lengths = self._best_lengths([drafts[i] for i in turn], number, [posteriors[i][number] for i in turn])
+            for i, length in zip(turn, lengths, strict=True):
+                drafts[i].spans[number] = [BLANK] * length
         return posteriors
+
+    def _best_lengths(self, drafts: Sequence[Draft], number: int, posteriors: Sequence[torch.Tensor]) -> list[int]:
+        """For a gap of each draft the length of its most probable restoration, weighed by how the text around fits.
+
+        A length alone says little; what would stand there says more. The guess for each length is a greedy one.
+        """
+        texts, groups, tried = [], [], []  # tried: (draft, length, where the gap begins)
+        for i, (draft, posterior) in enumerate(zip(drafts, posteriors, strict=True)):
+            for k in likely_lengths(posterior):
+                spans = [*draft.spans[:number], [BLANK] * k, *draft.spans[number + 1 :]]
+                ids, starts = draft.with_spans(spans)
+                start, end = around(len(ids), starts[number], k, FIT_CONTEXT)
+                texts.append(ids[start:end])
+                groups.append(in_blocks(len(ids), zip(starts, map(len, spans), strict=True))[start:end])
+                tried.append((i, k, starts[number] - start))
+        filled = self._guess(texts, groups)
+        fits = self._fit([(f.ids, [at], 0, k) for f, (_, k, at) in zip(filled, tried, strict=True)])
+        best: dict[int, tuple[float, int]] = {}
+        for (i, k, at), guess, fit in zip(tried, filled, fits, strict=True):
+            log_prob = sum(guess.place_log_probs[at + place] for place in range(k))
+            score = float(posteriors[i][k - 1]) + log_prob + FIT_WEIGHT * fit
+            best[i] = max(best.get(i, (-math.inf, k)), (score, k))
+        return [best[i][1] for i in range(len(drafts))]
+
+    def _fit(self, restored: Sequence[tuple[list[int], list[int], int, int]]) -> list[float]:
+        """How well the text fits what was restored: log p of FIT characters on either side, each side hidden by itself.
+
+        Of each document: its ids, where its gaps begin, which gap is meant, and how long its restoration is.
+        """
+        texts, positions = [], []
+        for ids, starts, number, k in restored:
+            start, end = around(len(ids), starts[number], k, FIT_CONTEXT)
+            at = starts[number] - start
+            for side in (range(max(0, at - FIT), at), range(at + k, min(end - start, at + k + FIT))):
+                texts.append(ids[start:end])
+                positions.append([p for p in side if self.model.writable[ids[start + p]]])
+        each = log_probs_of(self.model, texts, positions)
+        return [left + right for left, right in zip(each[::2], each[1::2], strict=True)]
 
     def _length_posterior(self, draft: Draft, number: int) -> torch.Tensor:
         """log p(k) [N] of a gap, the gaps after it being untold too."""
@@ -421,6 +467,35 @@ class Draft:
 
     def symbols(self) -> tuple[list[int], list[int]]:
         return self.with_spans(self.spans)
+
+
+def likely_lengths(posterior: torch.Tensor) -> list[int]:
+    """Of a log-posterior [N] over 1 ... N, the lengths worth a search, the most probable first."""
+    best = posterior.argsort(descending=True)[:MOST_LENGTHS].tolist()
+    return [k + 1 for k in best if k == best[0] or posterior[k].exp() >= LEAST_LENGTH_SHARE]
+
+
+def around(total: int, at: int, length: int, context: int) -> tuple[int, int]:
+    """From and to: ``context`` characters on either side of ``length`` that begin ``at``, as far as there are any."""
+    return max(0, at - context), min(total, at + length + context)
+
+
+def weighed(
+    candidates: Sequence[Candidate], fits: Sequence[float], lengths: dict[int, float]
+) -> tuple[list[Candidate], dict[int, float]]:
+    """The candidates, best first, by how they fit too, together as probable as before; and so the length posterior."""
+    before = np.array([c.log_prob for c in candidates])
+    after = before + FIT_WEIGHT * np.array(fits)
+    after += np.logaddexp.reduce(before) - np.logaddexp.reduce(after)
+    order = sorted(range(len(candidates)), key=lambda i: -after[i])
+    share = dict(lengths)
+    for k in lengths:
+        alike = [i for i, c in enumerate(candidates) if len(c.text) == k]
+        if alike:
+            share[k] *= math.exp(np.logaddexp.reduce(after[alike]) - np.logaddexp.reduce(before[alike]))
+    scale = sum(lengths.values()) / sum(share.values())
+    posterior = dict(sorted(((k, p * scale) for k, p in share.items()), key=lambda item: -item[1]))
+    return [Candidate(candidates[i].text, min(0.0, float(after[i]))) for i in order], posterior
 
 
 def in_blocks(total: int, gaps: Iterable[tuple[int, int]]) -> list[int]:

@@ -117,6 +117,26 @@ def grouped(lengths: Sequence[int], device: torch.device, copies: int = 1) -> It
         yield group
 
 
+def log_probs_of(
+    policy: PlacePolicy, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+) -> list[float]:
+    """For each text, the sum of log p of what stands at its ``positions``, all of them hidden, each by itself."""
+    found = [0.0] * len(texts)
+    for members in grouped([len(text) for text in texts], policy.device):
+        tokens, lengths = (part.to(policy.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+        hidden = torch.zeros_like(tokens, dtype=torch.bool)
+        for row, i in enumerate(members):
+            hidden[row, list(positions[i])] = True
+        if not hidden.any():
+            continue
+        scores = _score(policy, tokens, lengths, hidden)
+        log_p = scores.log_p_word.gather(1, tokens[scores.text, scores.position][:, None]).squeeze(1)  # [P]
+        total = log_p.new_zeros(len(members)).index_add(0, scores.text, log_p)  # [B]
+        for i, log_prob in zip(members, total.tolist(), strict=True):
+            found[i] = log_prob
+    return found
+
+
 # --- Beam search --------------------------------------------------------------------------------------------------
 
 
