@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from blanklm import checkpoint
+from blanklm.pretrained import HERE
 from tests.conftest import make_restorer
 
 FILES = Path(__file__).parent / "notation" / "files"
@@ -107,3 +108,21 @@ def test_what_is_wrong_is_said_in_one_line(restore, arguments, message):
 def test_a_model_that_does_not_restore_is_refused(blanklm):
     code, _, said = blanklm("restore", "α [...]", "--model", "yelp-words")
     assert code == 1 and said.startswith("error: yelp-words does not restore: give a model such as greek or latin")
+
+
+@pytest.mark.parametrize(
+    ("text", "restored"),
+    [
+        ("ἔδοξεν τῆι βουλῆι καὶ τῶι δή[...]", "ἔδοξεν τῆι βουλῆι καὶ τῶι δή[μωι]"),
+        ("Iovi Optimo Max[...] votum sol[. . .] libens", "Iovi Optimo Max[imo] votum sol[vit] libens"),
+    ],
+)
+def test_a_model_of_each_language_is_bundled(blanklm, text, restored):
+    code, (line,), said = blanklm("restore", text)
+    assert (code, line, said) == (0, restored, "")
+
+
+def test_the_bundled_models_are_small_and_calibrated():
+    folders = [HERE / name for name in ("greek", "latin")]
+    assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 10e6
+    assert all(checkpoint.read_config(folder)["about"]["temperature"] > 0 for folder in folders)
