@@ -102,12 +102,12 @@ def _doubtful_places(restored: RestoredLacuna) -> str:
 
 
 def bars(lengths: dict[int, float]) -> str:
-    """The posterior over lengths, a bar for each, the highest in full."""
+    """The posterior over lengths, a bar for each that reaches a tenth of the highest."""
     highest = max(lengths.values())
     return " ".join(
         f"{length}{BARS[max(1, round(probability / highest * (len(BARS) - 1)))]}"
         for length, probability in sorted(lengths.items())
-        if probability >= 0.01 * highest
+        if probability >= 0.1 * highest
     )
 
 
