@@ -575,10 +575,9 @@ def restoration_lengths() -> str:
     for part, name in SYSTEMS.items():
         for told in ("told", "range", "unknown"):
             if m := restored(part).get(f"single, {told}"):
-                rows.append(
-                    [f"{name}: length {told}", f"{m['cer']:.1f}", f"{m['top1']:.1f}", f"{m['length_right']:.1f}"]
-                )
-    return table(["one slot of 1-10 characters, %", "CER", "exact", "length right"], rows)
+                numbers = (f"{m[key]:.1f}" for key in ("cer", "top1", "length_right"))
+                rows.append([f"{name}: length {told}", f"{m['gaps']:,}", *numbers])
+    return table(["one slot of 1-10 characters, %", "gaps", "CER", "exact", "length right"], rows)
 
 
 def restorer_training(part: str) -> str:
