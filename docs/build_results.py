@@ -640,14 +640,14 @@ def restoration_reach() -> str:
         return "The Greek model has been measured at a single slot alone.\n"
 
     def beside(setting: str) -> str:
-        numbers = (r[setting]["cer"] for r in (ours, paper, theirs))
-        return "{:.1f} (the paper's L-BLM {:.1f}) against {:.1f}".format(*numbers)
+        numbers = ours[setting]["cer"], ours[setting]["gaps"], *(r[setting]["cer"] for r in (theirs, paper))
+        return "{:.1f} in {:,} gaps against {:.1f} (the paper's L-BLM {:.1f})".format(*numbers)
 
-    settings = ", ".join(f"{say}: {beside(s)}" for s, say in SETTINGS.items())
+    settings = ", ".join(f"{say}: {beside(s)}" for s, say in SETTINGS.items() if s in ours)
     phi, published = ours["phi_ml"], restored("paper")["rows"]
     return (
-        f"- The mixed L-BLM against Pythia-Word, CER on the same texts: {settings}.\n"
-        f"- PHI-ML excerpts: {phi['cer']:.1f} against Pythia-Word's {theirs['phi_ml']['cer']:.1f} and the char-BERT's {phi['charbert_cer']:.1f}; exactly right in "
+        f"- The mixed L-BLM against Pythia-Word, CER: {settings}.\n"
+        f"- PHI-ML excerpts: {phi['cer']:.1f} in {phi['gaps']:,} gaps against Pythia-Word's {theirs['phi_ml']['cer']:.1f} and, in the same gaps, the char-BERT's {phi['charbert_cer']:.1f}; exactly right in "
         f"{phi['top1']:.1f} % against {theirs['phi_ml']['top1']:.1f} and {phi['charbert_top1']:.1f}.\n"
         f"- The published {published['Pythia-Word']['single']} (Pythia-Word, full contexts and eight times the text) is {phi['cer'] - published['Pythia-Word']['single']:.1f} points away.\n"
     )
