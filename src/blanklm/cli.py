@@ -289,9 +289,7 @@ def _fill_all(fills, lines: Iterator[Line], model, device, shared, as_json: bool
     with _progress(None, "texts") as advance:
         for group in answers(language_model, lines, fills, shared, strict):
             for answer in group:
-                if answer.unknown:
-                    warning = f"{answer.line.place}the model does not know {listed(answer.unknown)}"
-                    _say(f"warning: {warning}; it sees unknown words there")
+                _warn_of_unknown(answer.unknown, answer.line)
             for answer in group:
                 failed += answer.error is not None
                 _print_answer(answer, as_json, trace)
@@ -872,6 +870,9 @@ def transfer(
     fluency: Annotated[float | None, typer.Option(help="Weight of the writer's own probability.")] = None,
     fewer: Annotated[bool, typer.Option("--fewer", help="Also try to replace fewer of the marked words.")] = False,
     temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.5,
+    contrast: Annotated[
+        float | None, typer.Option(help="How far to go out of the way of words of the other style; 0: not at all.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
@@ -881,11 +882,11 @@ def transfer(
 
     blanklm transfer --to negative "The employees were super nice and efficient!"
     """
-    from blanklm.transfer import DEFAULT, Marked, Transfer, Weights
+    from blanklm.transfer import CONTRAST, DEFAULT, Marked, Transfer, Weights
 
     if to is None and not show_mask:
         raise BlankLMError("say in which style to write with --to, such as --to negative")
-    rewriter = Transfer.from_pretrained(model or DEFAULT, device)
+    rewriter = Transfer.from_pretrained(model or DEFAULT, device, CONTRAST if contrast is None else contrast)
     if to is not None:
         rewriter.number_of(to)
     usual = Weights()
@@ -921,6 +922,11 @@ def _or_error(error: str | None, find):
         return str(problem)
 
 
+def _warn_of_unknown(words, line: Line) -> None:
+    if words:
+        _say(f"warning: {line.place}the model does not know {listed(words)}; it sees unknown words there")
+
+
 def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bool) -> None:
     if as_json:
         print(one_line_json(rewritten.to_json() if rewritten else {"input": marked.text, **marked.to_json()}))
@@ -929,6 +935,7 @@ def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bo
         print(marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))
     if rewritten is None:
         return
+    _warn_of_unknown(rewritten.unknown, line)
     if rewritten.reads_as == rewritten.to:
         _say(f"note: {line.place}the text reads as {rewritten.to} already (p = {rewritten.reads_as_p:.2f})")
     for rewrite in rewritten.rewrites:
