@@ -663,7 +663,9 @@ def sentiment_against_paper() -> str:
             row = result(f"sentiment-{corpus}")["ours"].get(name)
             if row:
                 by = [row[key] - number for key, number in zip(("accuracy", "bleu"), paper, strict=True)]
-                verdict = "at or above in both" if min(by) >= 0 else "below in both" if max(by) < 0 else "one of the two"
+                verdict = (
+                    "at or above in both" if min(by) >= 0 else "below in both" if max(by) < 0 else "one of the two"
+                )
                 said.append(
                     f"{corpus.capitalize()} {row['accuracy']:.1f} / {row['bleu']:.1f} ({by[0]:+.1f} / {by[1]:+.1f}, {verdict})"
                 )
@@ -711,7 +713,11 @@ def sentiment_choice() -> str:
         first = rows[0]
         masks = "smaller masks too" if first["fewer"] else "the whole mask"
         name = f"{first['temperature']:g}, contrast {first['contrast']:g}, {masks}"
-        cells = [f"{row[by]['accuracy']:.1f} / {row[by]['self_bleu']:.1f}" for row in rows for by in ("classifier", "ranking")]
+        cells = [
+            f"{row[by]['accuracy']:.1f} / {row[by]['self_bleu']:.1f}"
+            for row in rows
+            for by in ("classifier", "ranking")
+        ]
         lines.append([name, *cells])
     headings = ["Yelp: classifier", "ranking", "Amazon: classifier", "ranking", "bundled: classifier", "ranking"]
     return table(["temperature", *headings], lines)
@@ -762,7 +768,11 @@ def sentiment_beyond() -> str:
         of_rows = [row for name, row in r["ours"].items() if name in CHOSEN_TRANSFER]
         for what, ours in (("a row marked *", of_rows), ("a weight of content", [*r["ranked"].values(), *of_rows])):
             behind = not_beaten(published, ours)
-            rest = f"all published outputs but {', '.join(behind)}" if behind else f"each of the {len(published)} published outputs"
+            rest = (
+                f"all published outputs but {', '.join(behind)}"
+                if behind
+                else f"each of the {len(published)} published outputs"
+            )
             lines.append(f"- {corpus.capitalize()}: {what} is ahead, in accuracy and BLEU alike, of {rest}.\n")
     return "".join(lines)
 

@@ -5,7 +5,16 @@ import pytest
 
 from blanklm.data import data_root
 from blanklm.errors import DataError
-from blanklm.tasks.sentiment import PUBLISHED, Salience, TestSet, frontier, not_beaten, placed_by_source, published, score
+from blanklm.tasks.sentiment import (
+    PUBLISHED,
+    Salience,
+    TestSet,
+    frontier,
+    not_beaten,
+    placed_by_source,
+    published,
+    score,
+)
 
 here = pytest.mark.skipif(not (data_root() / "yelp" / "test.0.xz").exists(), reason="the corpora are not here")
 

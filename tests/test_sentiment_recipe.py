@@ -53,13 +53,14 @@ def test_from_corpora_to_table_and_model(corpora, tmp_path, monkeypatch):
     sentiment.tokenise(out, "yelp")
     for name in sentiment.PARTS:
         sentiment.train_part(out, "yelp", name, time.time() + 0.3)
+    sentiment.bundle(out, "yelp")
     for style in "01":
         for writer in sentiment.WRITERS:
             sentiment.job(out, "draw", "yelp", writer, style)
         sentiment.job(out, "write", "yelp", "two", style, "valid")
     choice = sentiment.choose(out, "yelp")
     assert choice["chosen"].keys() == {"two", "one", "small"}
-    for system in {system for system in sentiment.SYSTEMS if system not in sentiment.GRID} | sentiment.needed(choice):
+    for system in {*sentiment.SYSTEMS} - sentiment.GRID | sentiment.needed(choice).keys():
         for style in (0, 1):
             sentiment.write_pool(out, "yelp", system, style, "test")
     result = sentiment.score_corpus(out, "yelp")
@@ -67,7 +68,6 @@ def test_from_corpora_to_table_and_model(corpora, tmp_path, monkeypatch):
     assert set(result["ours"]) == set(sentiment.rows_of(choice))
     assert result["known"]["copy of the source"]["self_bleu"] == pytest.approx(100)
     assert set(result["parts"]) == set(sentiment.PARTS)
-    sentiment.bundle(out, "yelp")
     rewritten = Transfer.from_pretrained(out / "yelp" / "model", "cpu").rewrite("i love this place !", "negative")
     assert rewritten.to == "negative" and rewritten.text
 
@@ -115,6 +115,13 @@ def test_settings_are_chosen_by_what_is_kept_of_those_accurate_enough():
     chosen = valid.choose([whole, keeping, wrong])
     assert Setting.of(chosen["setting"]) == keeping and chosen["accuracy"] == 100 and chosen["of"] == 3
     assert Setting.of(valid.choose([whole, keeping, wrong], may_cost=60)["setting"]) == wrong
+
+
+def test_only_what_was_chosen_is_drawn_for_the_test_sentences():
+    settings = [Setting("one-0.5-1", 10, True, Weights()), Setting("one-0.5-1", 20, False, Weights())]
+    settings.append(Setting("two", 10, False, Weights()))
+    choice = {"chosen": {"one": {str(i): {"setting": setting.to_json()} for i, setting in enumerate(settings)}}}
+    assert sentiment.needed(choice) == {"one-0.5-1": (20, True), "two": (10, False)}
 
 
 def test_the_command_writes_as_was_chosen_for_the_bundled_model():

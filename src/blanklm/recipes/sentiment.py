@@ -174,7 +174,7 @@ PARTS = {
     "guided-0": Part(guided(0), (0, 1), GUIDING, 0.63, ("masked-0", "classifier")),
     "guided-1": Part(guided(1), (0, 1), GUIDING, 0.63, ("masked-1", "classifier")),
 }  # fmt: skip
-ONLY_YELP = ("blm-small",)
+ONLY_YELP = ("blm-small", "model")  # and what is bundled of it
 
 
 def train_part(out: Path, corpus: str, name: str, until: float) -> dict:
@@ -242,7 +242,7 @@ class System:
     samples: int = SAMPLES
 
 
-WRITERS = {"one": "blm-both", "small": "blm-small"}  # those whose settings are chosen on validation sentences
+WRITERS = {"one": "blm-both", "small": "model"}  # those whose settings are chosen on validation sentences
 DRAWN = [(temperature, contrast) for temperature in (0.5, 0.7, 1.0) for contrast in (0.0, 1.0)]
 MOST_SAMPLES = 20
 
@@ -254,7 +254,7 @@ def drawn(writer: str, temperature: float, contrast: float) -> str:
 SYSTEMS = {
     "two": System(("blm-0", "blm-1")),
     "one": System(("blm-both",)),
-    "small": System(("blm-small",)),
+    "small": System(("model",)),
     "two-frequency": System(("blm-0", "blm-1"), "frequency"),
     "masked": System(("masked-0", "masked-1"), temperature=None),
     "guided": System(("guided-0", "guided-1"), temperature=None),
@@ -278,7 +278,8 @@ def transfer_of(folder: Path, system: System, classifier: StyleClassifier, devic
     loaded = [checkpoint.load(folder / part) for part in system.parts]
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    models = [part.model.to(device, dtype).eval() for part in loaded]
+    whole = [part.model.writer if isinstance(part.model, Rewriter) else part.model for part in loaded]
+    models = [model.to(device, dtype).eval() for model in whole]
     if isinstance(models[0], StyledBLM):
         models = [models[0].in_style(style, system.contrast) for style in (0, 1)]
     return Transfer(classifier, [BlankLM(model, loaded[0].tokenizer) for model in models], STYLES)
@@ -303,6 +304,9 @@ def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style
 def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> None:
     """What a system writes for the sentences of a split in the style ``style``; a record for each."""
     how, folder = SYSTEMS[system], out / corpus
+    samples, fewer = how.samples, True
+    if split == "test" and system in GRID:  # what was not chosen need not be drawn
+        samples, fewer = needed(read_json(folder / "choice.json"))[system]
     classifier = StyleClassifier.from_pretrained(folder / "classifier")
     texts = sentences(corpus, split, 1 - style)[: VALIDATION if split == "valid" else None]
     oracle = how.temperature is None
@@ -314,7 +318,7 @@ def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> N
         records = [{"source": m.text, "greedy": fill.text} for m, fill in zip(marked, fills, strict=True)]
     else:
         greedy = transfer.writers[style].fill([m.canvas for m in marked])
-        pools = transfer.candidates(marked, style, how.samples, how.temperature, fewer=True)
+        pools = transfer.candidates(marked, style, samples, how.temperature, fewer=fewer)
         records = [
             record(transfer, m, fill.text, pool, style) for m, fill, pool in zip(marked, greedy, pools, strict=True)
         ]
@@ -538,9 +542,14 @@ def rows_of(choice: Mapping[str, Any]) -> dict[str, tuple[str, Pick]]:
     return rows
 
 
-def needed(choice: Mapping[str, Any]) -> set[str]:
-    """The systems whose rewritten test sentences the table takes."""
-    return {system for system, _ in rows_of(choice).values()}
+def needed(choice: Mapping[str, Any]) -> dict[str, tuple[int, bool]]:
+    """Of each system that was chosen: how many samples of its masks are looked at, and whether of smaller ones too."""
+    most: dict[str, tuple[int, bool]] = {}
+    for chosen in (chosen for ways in choice["chosen"].values() for chosen in ways.values()):
+        setting = Setting.of(chosen["setting"])
+        samples, fewer = most.get(setting.system, (0, False))
+        most[setting.system] = max(samples, setting.samples), fewer or setting.fewer
+    return most
 
 
 def score_corpus(out: Path, corpus: str) -> dict[str, Any]:
@@ -611,7 +620,7 @@ def main(out: Path, seconds: float = SECONDS) -> None:
         ("write", corpus, system, style, "test")
         for corpus in CORPORA
         if (out / corpus / "choice.json").exists()
-        for system in sorted(needed(read_json(out / corpus / "choice.json")) & GRID)
+        for system in sorted(needed(read_json(out / corpus / "choice.json")).keys() & GRID)
         for style in "01"
     ]
     run_all(out, chosen, began + 1.6 * seconds)
