@@ -45,7 +45,7 @@ def corpora(tmp_path, monkeypatch):
 
 def test_from_corpora_to_table_and_model(corpora, tmp_path, monkeypatch):
     tiny = EncoderConfig(1, 2, 16, 32, dropout=0.0)
-    settings = {"TABLE": tiny, "VALIDATION": 2, "DRAWN": [(0.5, 0.0), (1.0, 1.0)], "MOST_SAMPLES": 2, "SAMPLES": 1}
+    settings = {"TABLE": tiny, "VALIDATION": 2, "DRAWN": [(0.5, 0.0), (1.0, 1.0)]}
     for name, value in settings.items():
         monkeypatch.setattr(sentiment, name, value)
     monkeypatch.setitem(sentiment.MIN_COUNT, "yelp", 1)
@@ -104,7 +104,8 @@ def test_settings_are_chosen_by_what_is_kept_of_those_accurate_enough():
     source, kept, lost = "a b c d e f", "a b c d e good", "u v w x y good"
     # text, words masked, log p(style), words kept, log p a word
     samples = [[kept, 1, -0.3, 0.9, -1.0], [lost, 2, -0.1, 0.1, -0.2], [source, 2, -0.2, 0.8, -9.0]]
-    wanted, unwanted = {"source": source, "samples": samples}, {"source": source, "samples": [samples[2]]}
+    wanted = sentiment.with_repetitions({"source": source, "samples": samples})
+    unwanted = wanted | {"samples": wanted["samples"][2:]}
     valid = sentiment.OnValidation(Finds(), {"one": [wanted, unwanted]})
     whole, nested = (Setting("one", 2, fewer, sentiment.BY_CLASSIFIER) for fewer in (False, True))
     keeping = replace(nested, weights=Weights(content=10.0))

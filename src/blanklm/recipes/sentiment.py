@@ -242,9 +242,9 @@ class System:
     samples: int = SAMPLES
 
 
-WRITERS = {"one": "blm-both", "small": "model"}  # those whose settings are chosen on validation sentences
+# Those whose settings are chosen on validation sentences: the part, and numbers of samples to choose among.
+WRITERS = {"one": ("blm-both", (SAMPLES, 2 * SAMPLES)), "small": ("model", (SAMPLES,))}
 DRAWN = [(temperature, contrast) for temperature in (0.5, 0.7, 1.0) for contrast in (0.0, 1.0)]
-MOST_SAMPLES = 20
 
 
 def drawn(writer: str, temperature: float, contrast: float) -> str:
@@ -260,8 +260,8 @@ SYSTEMS = {
     "guided": System(("guided-0", "guided-1"), temperature=None),
 }
 SYSTEMS |= {
-    drawn(writer, temperature, contrast): System((part,), "attention", temperature, contrast, MOST_SAMPLES)
-    for writer, part in WRITERS.items()
+    drawn(writer, temperature, contrast): System((part,), "attention", temperature, contrast, max(samples))
+    for writer, (part, samples) in WRITERS.items()
     for temperature, contrast in DRAWN
 }
 
@@ -357,7 +357,13 @@ Record = dict[str, Any]  # of ``record``
 def records_of(out: Path, corpus: str, system: str, split: str = "test") -> list[Record]:
     """A record for each sentence, in the order of the test set: negative ones, which become positive, first."""
     paths = [out / corpus / "pools" / f"{system}.{split}.{style}.json" for style in (1, 0)]
-    return [record for path in paths for record in json.loads(path.read_text(encoding="utf-8"))]
+    return [with_repetitions(record) for path in paths for record in read_json(path)]
+
+
+def with_repetitions(record: Record) -> Record:
+    """The record with a last number for each sample: how many of its words are written again."""
+    source, samples = record["source"].split(), record.get("samples", ())
+    return record | {"samples": [[*sample, written_again(source, sample[0].split())] for sample in samples]}
 
 
 @dataclass(frozen=True)
@@ -371,7 +377,7 @@ class Setting:
 
     def best(self, record: Record) -> list:
         """The sample that ranks first."""
-        return max(self.among(record), key=lambda sample: self.weights.score(*sample[2:5], again(record, sample)))
+        return max(self.among(record), key=lambda sample: self.weights.score(*sample[2:]))
 
     def among(self, record: Record) -> list[list]:
         """The samples that are looked at: the first so many of each mask, or of the whole mask."""
@@ -388,10 +394,6 @@ class Setting:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Setting:
         return cls(saved["system"], saved["samples"], saved["fewer"], Weights(**saved["weights"]))
-
-
-def again(record: Record, sample: list) -> int:
-    return written_again(record["source"].split(), sample[0].split())
 
 
 @dataclass
@@ -448,7 +450,7 @@ def choose(out: Path, corpus: str) -> dict[str, Any]:
     if "two" in there:
         two = OnValidation.of(out, corpus, ["two"])
         choice["chosen"]["two"] = {"ranking": two.choose(settings_of("two", SAMPLES, True))}
-    for writer in WRITERS:
+    for writer, (_, numbers) in WRITERS.items():
         systems = {drawn(writer, *how): how for how in DRAWN}
         if not there.issuperset(systems):
             continue
@@ -458,7 +460,7 @@ def choose(out: Path, corpus: str) -> dict[str, Any]:
         ranked = [
             setting
             for name in systems
-            for samples in (SAMPLES, MOST_SAMPLES)
+            for samples in numbers
             for fewer in (False, True)
             for setting in settings_of(name, samples, fewer)
         ]
