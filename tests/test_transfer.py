@@ -270,6 +270,13 @@ def test_a_file_is_answered_line_by_line(blanklm, tmp_path):
     assert "note: line 3: the text reads as negative already" in said
 
 
+def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_said(blanklm):
+    code, lines, said = blanklm("transfer", "--to", "negative", "I love and adore this place!", "--mask", "this")
+    assert code == 0 and len(lines) == 1
+    assert "note: nothing was found that reads as negative" in said and "--mask" in said
+    assert "does not know 'qwertz'" in blanklm("transfer", "--to", "negative", "The qwertz was great.")[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -938,6 +938,9 @@ def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bo
     _warn_of_unknown(rewritten.unknown, line)
     if rewritten.reads_as == rewritten.to:
         _say(f"note: {line.place}the text reads as {rewritten.to} already (p = {rewritten.reads_as_p:.2f})")
+    elif rewritten.rewrites[0].style < 0.5:
+        found = f"nothing was found that reads as {rewritten.to} (p = {rewritten.rewrites[0].style:.2f} at best)"
+        _say(f"note: {line.place}{found}: replace more with --mask, or give more --samples or a higher --temperature")
     for rewrite in rewritten.rewrites:
         print((f"{rewrite.style:6.1%}  " if len(rewritten.rewrites) > 1 else "") + rewrite.text)
 
