@@ -186,7 +186,7 @@ def train_part(out: Path, corpus: str, name: str, until: float) -> dict:
     torch.manual_seed(part.training.seed)
     model = part.make(tokenizer, folder)
     texts, held_out = (tokenised(out, corpus, split, part.styles) for split in ("train", "valid"))
-    training = replace(part.training, seconds=max(1.0, until - time.time()))
+    training = replace(part.training, seconds=max(0.1, until - time.time()))
     run = Run(model, tokenizer, texts, held_out, training, folder / name, None, workers=2, compiles=False)
     run.begin()
     progress = run.progress
