@@ -869,7 +869,7 @@ def transfer(
     content: Annotated[float | None, typer.Option(help="Weight of keeping words, against that of the style.")] = None,
     fluency: Annotated[float | None, typer.Option(help="Weight of the writer's own probability.")] = None,
     fewer: Annotated[bool, typer.Option("--fewer", help="Also try to replace fewer of the marked words.")] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.5,
+    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.7,
     contrast: Annotated[
         float | None, typer.Option(help="How far to go out of the way of words of the other style; 0: not at all.")
     ] = None,

@@ -33,11 +33,11 @@ from blanklm.tokenizer import Tokenizer
 DEFAULT = "sentiment"  # the bundled model
 TOKENS_AT_ONCE = 16_384  # that a classifier reads together
 SAMPLES = 10  # fills of each mask that are chosen from
-SHORTEST_TO_REPEAT = 4  # letters of a word that is noticed when it comes again
 MASKS = 4  # masks of a text at most
-CONTRAST = 1.0  # of the styles, in writing
+TEMPERATURE = 0.7  # these two as chosen for the bundled model on validation sentences (docs/results.md)
+CONTRAST = 1.0
 MOST_CONTRAST = 10
-TEMPERATURE = 0.5  # of the samples: more fluent than at 1, and no less in the wanted style (docs/results.md)
+SHORTEST_TO_REPEAT = 4  # letters of a word that is noticed when it comes again
 
 Mask = Sequence[str | int]  # words and phrases of a text, or numbers of its words
 
@@ -154,7 +154,7 @@ class Weights:
     """
 
     content: float = 0.5
-    fluency: float = 0.1
+    fluency: float = 0.0
     repetition: float = 1.0
 
     def __post_init__(self) -> None:
