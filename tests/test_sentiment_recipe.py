@@ -138,6 +138,30 @@ def test_the_bundled_model_is_small():
     assert size <= 6_000_000
 
 
+def test_validation_sentences_are_drawn_before_the_choice_and_test_sentences_after_it(tmp_path, monkeypatch):
+    done = []
+
+    def run(out, jobs, until):
+        done.append(jobs)
+        for what, corpus, *_ in jobs:
+            (out / corpus).mkdir(exist_ok=True)
+            if what == "choose":
+                ranking = {"setting": Setting("one-0.7-1", 10, True, Weights()).to_json()}
+                sentiment.write_json(out / corpus / "choice.json", {"chosen": {"one": {"ranking": ranking}}})
+            if what == "score":
+                (out / "logs").mkdir(exist_ok=True)
+                (out / "logs" / f"score-{corpus}.txt").write_text("")
+
+    monkeypatch.setattr(sentiment, "run_all", run)
+    sentiment.main(tmp_path)
+    tokenise, train, first, choose, chosen, score = done
+    assert {job[0] for job in (*tokenise, *train, *choose, *score)} == {"tokenise", "train", "choose", "score"}
+    assert {job[2] for job in first if job[0] == "draw"} == set(sentiment.WRITERS)
+    assert not [job for job in first if job[0] == "write" and job[2] in sentiment.GRID]
+    assert ("draw", "amazon", "small", "0") not in first and ("draw", "yelp", "small", "0") in first
+    assert set(chosen) == {("write", c, "one-0.7-1", style, "test") for c in sentiment.CORPORA for style in "01"}
+
+
 def test_a_job_that_fails_or_dawdles_does_not_keep_the_others(tmp_path, capfd):
     began = time.monotonic()
     sentiment.run_all(tmp_path, [("score", "nowhere"), ("tokenise", "nowhere")], time.time() + 60)

@@ -4,10 +4,10 @@
 
 Trains, all at once on one device and in SECONDS (240 by default): the classifier that masks and ranks, the judge, a
 BLM for each sentiment, one for both, a smaller one to bundle, and masked language models before and after training
-through the classifier. Then, in nearly as long again, has each rewrite validation sentences, chooses settings by them, and
-has the chosen ones rewrite the test sentences. Writes under OUT, for each corpus: a model folder and a log for each
-part, ``pools`` (all that was written), ``choice.json`` (the settings), ``result.json`` (the table), and ``model`` (what
-is bundled).
+through the classifier. Then, in nearly as long again, has each rewrite validation sentences, chooses settings by
+them, and has the chosen ones rewrite the test sentences. Writes under OUT, for each corpus: a model folder and a log
+for each part, ``pools`` (all that was written), ``choice.json`` (the settings), ``result.json`` (the table), and
+``model`` (what is bundled).
 """
 
 from __future__ import annotations
