@@ -40,12 +40,12 @@ from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRight
 from blanklm.models.mixture import Mixture
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from blanklm.models.slot_insertion import SlotInsertion
 from blanklm.recipes.report import report
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
 from blanklm.special import SPECIAL_TOKENS
@@ -229,7 +229,7 @@ FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be
 POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
-    "insertion": System("InsT", partial(_predictor, InsertionTransformer), training=FULLER),
+    "insertion": System("InsT", partial(_predictor, SlotInsertion), training=FULLER),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
     "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM | LIBRARY),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
