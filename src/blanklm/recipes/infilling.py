@@ -105,7 +105,7 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=6000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
+            steps=6000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
             evaluate_every=150, save_every=1500, log_every=50, patience=8,
         ),
         max_length=256,
@@ -119,7 +119,7 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=8000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            steps=8000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
             evaluate_every=250, save_every=1000, log_every=50, patience=8,
         ),
         max_length=64,
@@ -184,7 +184,7 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     """
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
-    encoder = replace(source.config.encoder, dropout=corpus.size.dropout * 2 / 3)
+    encoder = replace(source.config.encoder, dropout=corpus.size.dropout)
     model = BLM(BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length))
     without_words = ("encoder.", "choose.", "sides_")
     layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
@@ -224,7 +224,7 @@ GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
-LIBRARY = {"tokens_per_batch": 8192}  # networks of the library, half as fast: as many steps in the same time
+LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
 POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
