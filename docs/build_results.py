@@ -361,6 +361,19 @@ PAPER_BLEU = {  # Table 1 of the paper, which trained on 100,000 documents
     "seq2seq-fill": (82.8, 67.5, 52.9, 39.9, 28.6),
     "blm": (86.5, 73.2, 59.6, 46.8, 34.8),
 }
+PAPER_PERPLEXITY = {
+    "no infill": (98.4, 163.0, 266.3, 421.0, 647.9),
+    "insertion": (48.3, 44.2, 41.8, 39.7, 37.7),
+    "mlm": (58.4, 59.8, 59.8, 59.0, 56.8),
+    "bert-lm": (55.1, 55.2, 54.9, 56.5, 53.6),
+    "seq2seq-full": (51.3, 46.9, 41.0, 31.9, 20.6),
+    "seq2seq-fill": (64.6, 71.0, 73.4, 65.6, 48.7),
+    "blm": (50.2, 44.9, 39.9, 35.0, 32.7),
+}  # of the original documents: 55.8
+PAPER_FAILURES = {  # Table 2
+    "seq2seq-full": (15.0, 22.4, 28.7, 33.3, 40.6),
+    "seq2seq-fill": (31.0, 28.4, 34.5, 42.5, 47.2),
+}
 IN_THE_PAPER = tuple(name for name in PAPER_BLEU if name != "no infill")
 OURS_ALONE = (
     "blm-greedy",
@@ -368,6 +381,7 @@ OURS_ALONE = (
     "blm-parallel",
     "blm-minilm",
     "blm-english",
+    "blm-both",
     "mlm-left-to-right",
     "mlm-one-shot",
 )
@@ -378,6 +392,10 @@ def infilling_rows(corpus: str, systems: tuple[str, ...] = (*IN_THE_PAPER, *OURS
     """The rows there are of these systems."""
     paths = {name: ROOT / "results" / "infilling" / f"{corpus}-{name}.json" for name in systems}
     return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+
+
+def infilling_labels() -> dict[str, str]:
+    return {name: row["label"] for corpus in INFILLED for name, row in infilling_rows(corpus).items()}
 
 
 def by_share(first: str, ratios: dict, rows: list[list[str]]) -> str:
@@ -409,17 +427,18 @@ def infilling_yelp() -> str:
 
 
 def infilling_readme() -> str:
-    return infilling_bleu("yahoo", (*IN_THE_PAPER, "blm-minilm", "blm-english"))
+    return infilling_bleu("yahoo", (*IN_THE_PAPER, "blm-minilm", "blm-english", "blm-both"))
 
 
 def infilling_paper() -> str:
-    labels = {name: row["label"] for name, row in infilling_rows("yahoo").items()}
-    missing = {"insertion": "InsT", "seq2seq-full": "Seq2seq-full", "seq2seq-fill": "Seq2seq-fill"}
+    """Table 1 of the paper, both halves."""
+    labels = infilling_labels()
+    shares = [f"{float(ratio):.0%}" for ratio in infilling_rows("yahoo", ("lm",))["lm"]["ratios"]]
     rows = [
-        [({"no infill": name} | missing | labels).get(name, name), *(f"{value:.1f}" for value in values)]
-        for name, values in PAPER_BLEU.items()
+        [labels.get(name, name), *(f"{value:.1f}" for value in (*bleu, *PAPER_PERPLEXITY[name]))]
+        for name, bleu in PAPER_BLEU.items()
     ]
-    return by_share("the paper's Table 1", infilling_rows("yahoo", ("lm",))["lm"]["ratios"], rows)
+    return table(["the paper's BLEU, then perplexity", *shares, *shares], rows)
 
 
 def infilling_perplexity() -> str:
@@ -439,8 +458,9 @@ def infilling_failures() -> str:
             kinds = [(100 * r["failure_rate"], 100 * r["lost_words"], 100 * r["wrong_blanks"]) for r in shares]
             if any(rate for rate, *_ in kinds):
                 rows.append([f"{title}, {row['label']}", *(f"{rate:.1f} ({a:.1f} + {b:.1f})" for rate, a, b in kinds)])
-    if not rows:
-        return "No system of the tables above has a failure: every blank is filled, and nothing else is changed.\n"
+    labels = infilling_labels()
+    for name, values in PAPER_FAILURES.items():
+        rows.append([f"the paper's {labels.get(name, name)}", *(f"{value:.1f}" for value in values)])
     return by_share("failures, % (words lost + blanks wrong)", infilling_rows("yahoo", ("lm",))["lm"]["ratios"], rows)
 
 
@@ -454,11 +474,20 @@ def infilling_setting() -> str:
                 f"{name}: {', '.join(f'{bleu:.1f}' for bleu in scores.values())}"
                 for name, scores in row["validation_bleu"].items()
             )
+            of_them = "all" if test["texts"] == test["of"] else f"{test['texts']:,} of the"
+            spread = "" if test["texts"] == test["of"] else ", spread evenly over the file"
             said.append(
-                f"- **{title}**: trained on {row['trained_on']}; {test['texts']:,} of the {test['of']:,} test texts, spread evenly over the file; mask\n"
+                f"- **{title}**: trained on {row['trained_on']}; {of_them} {test['of']:,} test texts{spread}; mask\n"
                 f"  seed {test['mask_seed']}; {encoder['layers']} layers of width {encoder['width']}, a vocabulary of {training['model']['vocabulary']:,} words. The beam of the row BLM was chosen on validation texts\n"
                 f"  (BLEU at each share of words hidden: {tried}).\n"
             )
+    names = {"beam 1": "one word at a time", "order parallel": "all blanks at once"}
+    for row in infilling_rows("yahoo", ("blm-minilm", "blm-english")).values():
+        tried = "; ".join(
+            f"{names[name]}: {', '.join(f'{bleu:.1f}' for bleu in scores.values())}"
+            for name, scores in row["validation_bleu"].items()
+        )
+        said.append(f"- **{row['label']}** was let choose in the same way: {tried}.\n")
     return "".join(said)
 
 
@@ -479,17 +508,13 @@ def infilling_training() -> str:
 
 
 def infilling_speed() -> str:
-    rows = infilling_rows("yahoo", ("blm-greedy", "blm-parallel"))
-    greedy, parallel = ([r["words_per_second"] for r in row["ratios"].values()] for row in rows.values())
-    ratios = rows["blm-greedy"]["ratios"]
-    return by_share(
-        "words/s, other systems on the same GPU",
-        ratios,
-        [
-            ["one word at a time", *(f"{v:,.0f}" for v in greedy)],
-            ["all blanks at once", *(f"{v:,.0f}" for v in parallel)],
-        ],
-    )
+    r = result("infilling/yahoo-speed")
+    names = {"confident": "one word at a time", "parallel": "all blanks at once"}
+    rows = [
+        [names[order], *(f"{share['words_per_second']:,.0f}" for share in r["orders"][order].values())]
+        for order in names
+    ]
+    return by_share(f"words/s, {r['texts']:,} documents, one {r['hardware']}", r["orders"]["parallel"], rows)
 
 
 def figure_5() -> str:

@@ -39,6 +39,7 @@ MODELS = {  # kind -> where its class and config live
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
     "roberta-masked": ("blanklm.models.roberta", "RobertaMasked", "PredictorConfig"),
     "insertion": ("blanklm.models.insertion", "InsertionTransformer", "PredictorConfig"),
+    "slot-insertion": ("blanklm.models.slot_insertion", "SlotInsertion", "PredictorConfig"),
     "bert-lm": ("blanklm.models.bert_lm", "BertLM", "BertLMConfig"),
     "seq2seq": ("blanklm.models.seq2seq", "Seq2Seq", "Seq2SeqConfig"),
     "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
