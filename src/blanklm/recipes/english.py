@@ -4,8 +4,8 @@
 
 Trains in two stages, the second going on from the weights of the first with a learning rate that rises and falls again.
 Writes OUT/STAGE/run (the training runs), OUT/STAGE/result.json, OUT/model (int8, what is bundled) and OUT/result.json.
-A stage whose result is there already is not trained again. The bundled model's learning rates fell by the clock instead of
-by the step (``--seconds`` for the second stage), to end within the minutes there were: the steps are how far it came.
+A stage whose result is there already is not trained again. The bundled model's learning rates fell by the clock instead
+of by the step (``--seconds`` for the second), to end within the minutes there were: the steps are how far it came.
 """
 
 from __future__ import annotations
