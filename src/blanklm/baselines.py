@@ -72,6 +72,11 @@ class Infiller(Baseline):
     def oracle(self) -> bool:
         return getattr(self.model, "oracle", False)
 
+    @property
+    def longest(self) -> int:
+        """How many tokens a text may have."""
+        return self.model.config.max_length
+
     def fill(
         self,
         texts: Sequence[str],

@@ -785,7 +785,9 @@ def evaluate(
     ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
     beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
-    order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
+    order: Annotated[
+        Order | None, typer.Option(help="Which blank next; by default many at once (parallel), with a beam confident.")
+    ] = None,
     judge: Annotated[
         str | None, typer.Option(help="The folder of a left-to-right model: also report how fluent it finds the fills.")
     ] = None,
@@ -803,28 +805,34 @@ def evaluate(
 
     shares = _percentages(ratios)
     language_model = load_system(model or DEFAULT, device)
-    options: dict[str, Any] = {"beam": beam, "order": order.value}
+    options: dict[str, Any] = {
+        "beam": beam,
+        "order": (order or (Order.parallel if beam == 1 else Order.confident)).value,
+    }
     if isinstance(language_model, Infiller):
-        if beam != 1 or order != Order.confident:
+        if beam != 1 or order is not None:
             raise BlankLMError("a model to compare with has one way to fill: leave out --beam and --order")
         options = {}
     fluency = LanguageModel.from_pretrained(judge, device) if judge else None
     texts = [text for text in read_texts(file) if text.strip()]
-    longest = language_model.model.config.max_length
-    fitting = [
-        t for t, ids in zip(texts, language_model.tokenizer.encode_many(texts), strict=True) if len(ids) <= longest
-    ]
+    longest, encode_many = language_model.longest, language_model.tokenizer.encode_many
+    long = [text for text, ids in zip(texts, encode_many(texts), strict=True) if len(ids) > longest]
+    too_long = {text for text in long if max(map(len, encode_many(text.split()))) >= longest}  # in a single word
+    fitting = [text for text in texts if text not in too_long]
     if not fitting:
         raise BlankLMError(f"{file} holds no text that the model can take")
     with _progress(len(shares) * len(fitting), "texts to fill") as advance:
         rows = evaluate_infilling(language_model, fitting, shares, seed, advance, fluency, **options)
+    left_out = len(texts) - len(fitting)
+    cut = len(long) - left_out
     if as_json:
-        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed, "beam": beam}
-        print(one_line_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
+        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed} | options
+        print(one_line_json(report | {"cut": cut, "too_long": left_out, "ratios": rows}))
         return
     print(
         f"{len(fitting)} texts"
-        + (f", {len(texts) - len(fitting)} too long for the model" if len(fitting) < len(texts) else "")
+        + (f", {cut} of them longer than the model takes and filled in pieces" if cut else "")
+        + (f", {left_out} left out: a word too long for the model" if left_out else "")
     )
     columns = f"{'hidden':>8} {'no infill':>10} {'BLEU':>7} {'failures':>9} {'length error':>13} {'words/s':>9}"
     print(columns + (f" {'perplexity':>11} {'(original)':>11}" if judge else ""))
