@@ -238,6 +238,7 @@ class View:
         self.slots: dict[int, Slot] = {}  # by row of the scores
         self.owner: dict[int, int] = {}  # row -> index in the group
         self.rows: list[list[int]] = []  # for each draft, its rows
+        repeats: list[tuple[int, int]] = []  # row and token
         first = 0
         for index, (text, draft) in enumerate(group):
             rows = []
@@ -247,6 +248,7 @@ class View:
                 rows.append(row)
                 if slot.words is None and slot.rule.writable is None:
                     plain.append(row)
+                    repeats += [(row, token) for token in text.constraints.repeats(draft, draft.blanks[slot.blank])]
                 else:
                     self._allow_only(row, slot)
                 if self.words_have_parts:
@@ -257,6 +259,9 @@ class View:
             self.log_p_word.masked_fill_(never_written, -math.inf)
         else:
             self.log_p_word[plain] = self.log_p_word[plain].masked_fill(never_written, -math.inf)
+        if repeats:
+            rows_and_tokens = torch.tensor(repeats, device=self.log_p_word.device)  # [R, 2]
+            self.log_p_word[rows_and_tokens[:, 0], rows_and_tokens[:, 1]] = -math.inf
 
     def _allow_only(self, row: int, slot: Slot) -> None:
         log_p = self.log_p_word[row]
