@@ -46,14 +46,15 @@ def test_english(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(english, "MODEL", TINY)
     monkeypatch.setattr(english, "VOCABULARY", 300)
     monkeypatch.setattr(english, "DECODINGS", {"greedy": {"constraints": {"max": 2}}})
-    stages = {name: few(training) for name, training in english.STAGES.items()}
+    stages = {"first": few(english.TRAINING), "longer": few(english.LONGER)}
     result = english.main(tmp_path / "out", stages)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
-    assert [stage["training"]["learning_rate"] for stage in result["stages"]] == [1.5e-3, 1e-3]
+    assert result["training"]["learning_rate"] == 1e-3
+    assert [stage["training"]["learning_rate"] for stage in result["before"]] == [1.5e-3]
     first, longer = (checkpoint.load(tmp_path / "out" / name / "run").model for name in stages)
     moved = first.embedding.weight - longer.embedding.weight
     assert 0 < moved.abs().max() < 0.02  # it went on from the first stage's weights, not from new ones
-    assert english.main(tmp_path / "out", stages)["stages"] == result["stages"]  # nothing is trained twice
+    assert english.main(tmp_path / "out", stages)["before"] == result["before"]  # nothing is trained twice
     assert result["valid_bleu"]["greedy"]["0.3"]["failure_rate"] == 0
     model = BlankLM.from_pretrained(tmp_path / "out" / "model", device="cpu")
     fill = model.fill("I went to ___[1], then (___[2])!")

@@ -1,11 +1,14 @@
 """The bundled English model: cased, natural text, byte-level BPE, words written from left to right.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT [--seconds S]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT [--longer] [--seconds S]
 
-Trains in two stages, the second going on from the weights of the first with a learning rate that rises and falls again.
-Writes OUT/STAGE/run (the training runs), OUT/STAGE/result.json, OUT/model (int8, what is bundled) and OUT/result.json.
-A stage whose result is there already is not trained again. The bundled model's learning rates fell by the clock instead
-of by the step (``--seconds`` for the second), to end within the minutes there were: the steps are how far it came.
+Writes OUT/first/run (the training run), OUT/first/result.json, OUT/model (int8, what is bundled) and OUT/result.json.
+The bundled model's learning rate fell by the clock instead of by the step, to end within the minutes there were: the
+steps are how far it came.
+
+With ``--longer`` a second stage, OUT/longer, goes on from the weights of the first, its learning rate rising and
+falling again, by the clock if ``--seconds`` says so. A stage whose result is there already is not trained again. The
+bundled model has not had it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -40,7 +43,6 @@ TRAINING = TrainingConfig(
 )  # fmt: skip
 # From the first stage's weights, so with a lower peak and a shorter rise; another seed, so other canvases.
 LONGER = replace(TRAINING, steps=6000, learning_rate=1e-3, warmup=300, seed=1)
-STAGES = {"first": TRAINING, "longer": LONGER}
 PARTS = ("mix.0", "mix.1", "mix.2")
 VOCABULARY = 12_000
 MAX_LENGTH = 512
@@ -93,7 +95,8 @@ def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
     return model
 
 
-def main(out: Path, stages: dict[str, TrainingConfig] = STAGES, parts: tuple[str, ...] = PARTS) -> dict:
+def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...] = PARTS) -> dict:
+    """Train stage after stage, each from the weights of the one before; then write and measure the model."""
     tokenizer, texts, held_out = corpus(out, parts, MAX_LENGTH)
     before: Path | None = None  # the run of the stage before
     results = []
@@ -112,7 +115,7 @@ def main(out: Path, stages: dict[str, TrainingConfig] = STAGES, parts: tuple[str
     checkpoint.save(out / "model", best.model, best.tokenizer, ABOUT, dtype=torch.int8)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
     bleu = {name: evaluate(filler, sentences, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
-    return write(out, {"recipe": "english", "stages": results, "valid_bleu": bleu})
+    return write(out, results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu})
 
 
 def write(folder: Path, result: dict) -> dict:
@@ -123,7 +126,8 @@ def write(folder: Path, result: dict) -> dict:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--longer", action="store_true", help="a second stage of training")
     parser.add_argument("--seconds", type=float, default=0.0, help="when the clock ends the second stage")
     options = parser.parse_args()
-    stages = STAGES | {"longer": replace(LONGER, seconds=options.seconds)}
-    print(json.dumps(main(options.out, stages), indent=2))
+    longer = {"longer": replace(LONGER, seconds=options.seconds)} if options.longer else {}
+    print(json.dumps(main(options.out, {"first": TRAINING} | longer), indent=2))
