@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,6 +72,8 @@ TRIES = {
     "blm": "BLM, as bundled",
     "blm-uniform": "the same, canvases of uniform mask rates",
     "blm-not-averaged": "the same, weights not averaged",
+    "blm-smaller": "the same, smaller (6 layers, width 256)",
+    "blm-backbone": "BLM on MiniLM's layers",
     "fim": "fill in the middle, left to right",
     "mlm": "masked, told the lengths",
 }
@@ -89,7 +92,7 @@ def english_tries() -> str:
     shown = [f"{float(ratio):.0%}" for ratio in ratios]
     headings = [f"after {r['blm']['training']['steps']:,} steps: BLEU, then perplexity", *shown, *shown]
     rows = [["no infill", *(f"{r['blm']['scores'][x]['no_infill_bleu']:.1f}" for x in ratios), *("" for _ in ratios)]]
-    rows += [judged(label, r[name]["scores"]) for name, label in TRIES.items()]
+    rows += [judged(label, r[name]["scores"]) for name, label in TRIES.items() if name in r]
     originals = [r["blm"]["scores"][x]["original_perplexity"] for x in ratios]
     return table(headings, [*rows, ["the original texts", *("" for _ in ratios), *(f"{p:.0f}" for p in originals)]])
 
@@ -99,6 +102,25 @@ def english_judged() -> str:
     models = result("models/english-judged")["models"]
     shown = [f"{float(ratio):.0%}" for ratio in models["english"]]
     return table(["BLEU, then perplexity", *shown, *shown], [judged(*each) for each in models.items()])
+
+
+def english_read() -> str:
+    """What a reader made of the fills of sentences such as people write."""
+    rows = result("tries/english-read")["rows"]
+    counts = Counter(row["verdict"] for row in rows)
+    changed = sum(row["fill"] != row["may_repeat"] for row in rows)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"Of {len(rows)} fills of sentences such as people write: {told}. The rule changed {changed} of them.\n"
+
+
+def first_fill() -> str:
+    r = result("benchmarks/first-fill-cpu")
+    s = r["median_seconds"]
+    return (
+        f"A fresh process on {r['threads']} threads of {r['hardware']} imports in {s['import']:.1f} s, loads the model in "
+        f"{s['load']:.2f} s and\nfills a sentence with two blanks in {s['first_fill']:.2f} s, then in {s['fill']:.2f} s; "
+        f"`blanklm fill` takes {s['command']:.1f} s from start to end.\n"
+    )
 
 
 def loss_variance() -> str:
@@ -825,6 +847,8 @@ PASSAGES = {
         english_precision,
         english_tries,
         english_judged,
+        english_read,
+        first_fill,
         yelp_words,
         yelp_words_training,
         loss_variance,

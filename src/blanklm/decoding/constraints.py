@@ -30,7 +30,7 @@ from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
-NEAR = 12  # symbols of the canvas on either side
+NEAR = 6  # symbols of the canvas on either side
 TOKENS_IN_WORD = 8  # at most, on average over the words of a span
 LEFT = np.array([left for left, _ in SIDES])
 RIGHT = np.array([right for _, right in SIDES])
