@@ -110,7 +110,7 @@ def english_read() -> str:
     counts = Counter(row["verdict"] for row in rows)
     changed = sum(row["fill"] != row["may_repeat"] for row in rows)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f"Of {len(rows)} fills of sentences such as people write: {told}. The rule changed {changed} of them.\n"
+    return f"Of {len(rows)} fills of sentences such as people write: {told}. Keeping echoes out changed {changed} of them.\n"
 
 
 def first_fill() -> str:
