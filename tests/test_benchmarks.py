@@ -81,3 +81,15 @@ def test_the_serving_benchmark_loses_and_crosses_no_answer(tmp_path):
         assert 0 < load["p50_seconds"] <= load["p99_seconds"] and load["share_of_offline"] > 0
     assert report["memory"]["codes"] == {"200": 200}
     assert report["memory"]["megabytes_at_the_end"] < 1.2 * report["memory"]["megabytes_after_a_tenth"]
+
+
+def test_the_first_fill_benchmark_times_a_fresh_process(tmp_path):
+    out = tmp_path / "first-fill.json"
+    command = [sys.executable, "benchmarks/first_fill.py", "--processes", "1", "--threads", "1", "--out", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    report = json.loads(out.read_text())
+    seconds = report["median_seconds"]
+    assert report["sentence"].count("___") == 2 and report["threads"] == 1 and all(s > 0 for s in seconds.values())
+    assert seconds["command"] > seconds["fill"]
+    recorded = json.loads((ROOT / "results" / "benchmarks" / "first-fill-cpu.json").read_text())["median_seconds"]
+    assert recorded["load"] < 2 and recorded["first_fill"] < 0.3  # what is promised, as it was measured

@@ -5,6 +5,8 @@ import os
 import pickle
 import resource
 import struct
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -260,3 +262,14 @@ def test_names_that_are_no_hub_names_reach_neither_the_network_nor_other_folders
     with pytest.raises(CheckpointError) as error:
         checkpoint.load(pretrained.locate(name))
     assert "network was asked" not in str(error.value)
+
+
+def test_loading_draws_nothing_and_imports_no_compiler(tmp_path):
+    """A person waits for it: what is drawn would be thrown away, and the compiler takes a second to import."""
+    code = (
+        "import sys, torch; from blanklm import BlankLM; torch.manual_seed(3); before = torch.get_rng_state();"
+        "BlankLM.from_pretrained('yelp-words', device='cpu');"
+        "assert torch.equal(before, torch.get_rng_state()); assert 'torch._dynamo' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

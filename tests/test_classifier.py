@@ -121,6 +121,18 @@ def test_the_style_is_no_symbol_of_the_canvas_and_must_be_said():
         model.score(canvases, lengths, 3)
 
 
+def test_a_contrast_goes_out_of_the_way_of_the_other_styles():
+    model = styled()
+    canvases, lengths = pad([[4, BLANK, 6, BLANK], [BLANK, 7]])
+    own, other = (model.in_style(style).score(canvases, lengths, 4) for style in (1, 0))
+    contrasted = model.in_style(1, contrast=1.5).score(canvases, lengths, 4)
+    p = own.log_p_word.exp() * (own.log_p_word.exp() / other.log_p_word.exp()).nan_to_num(0) ** 1.5
+    torch.testing.assert_close(contrasted.log_p_word.exp(), p / p.sum(1, keepdim=True))
+    torch.testing.assert_close(contrasted.log_p_blank, own.log_p_blank)
+    assert contrasted.log_p_word[:, BLANK].isneginf().all()  # still no word
+    assert torch.equal(model.in_style(1, contrast=0.0).score(canvases, lengths, 4).log_p_word, own.log_p_word)
+
+
 def test_a_styled_blm_and_classifiers_come_back_from_disk_as_what_they_are(tmp_path):
     from blanklm.tokenizer import Tokenizer
 

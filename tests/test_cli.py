@@ -293,12 +293,14 @@ def test_train_from_disk(blanklm, tmp_path):
 
 def test_evaluate_infilling(blanklm, tmp_path):
     texts = tmp_path / "held-out.txt"
-    texts.write_text("the food was really good .\n\ni will never come back here !\n" * 4 + "very " * 300 + "\n")
+    lines = "the food was really good .\n\ni will never come back here !\n"
+    texts.write_text(lines * 4 + lines.replace("\n", " ") * 25 + "\r\n")
     code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")
     report = json.loads(out[0])
-    assert code == 0 and report["too_long"] == 1 and list(report["ratios"]) == ["0.2", "0.5"]
+    assert code == 0 and report["cut"] == 1 and report["too_long"] == 0 and list(report["ratios"]) == ["0.2", "0.5"]
+    assert report["order"] == "parallel"
     for row in report["ratios"].values():
-        assert row["failure_rate"] == 0 and row["texts"] == 8 and row["bleu"] > row["no_infill_bleu"] >= 0
+        assert row["failure_rate"] == 0 and row["texts"] == 9 and row["bleu"] > row["no_infill_bleu"] >= 0
         assert row["length_error"] >= 0 and row["words_per_second"] > 0
     again = json.loads(
         blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")[1][0]

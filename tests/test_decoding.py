@@ -382,6 +382,29 @@ def test_one_blank_of_one_word_is_drawn_from_its_word_distribution():
         }
 
 
+def test_canvases_that_are_alike_are_read_once_and_scored_as_if_each_were():
+    a, b, c = ([4, BLANK, 5, BLANK], [BLANK], [4, 5])
+    asked = []
+
+    class Reading:
+        device = MODEL.device
+
+        def score(self, canvases, lengths, longest):
+            asked.append(len(canvases))
+            return MODEL.score(canvases, lengths, longest)
+
+    canvases = [a, b, c, a, b, b]
+    scores = score(Reading(), canvases)
+    each = [score(MODEL, [canvas]) for canvas in canvases]
+    assert asked == [3]
+    torch.testing.assert_close(scores.log_p_word, torch.cat([one.log_p_word for one in each]))
+    torch.testing.assert_close(scores.log_p_blank, torch.cat([one.log_p_blank for one in each]))
+    rows, words = torch.tensor([0, 1, 2, 3, 4, 5, 6]), torch.tensor([4, 5, 6, 4, 5, 6, 4])
+    sides = [each[k].log_p_sides(torch.tensor([row]), words[i : i + 1])
+             for i, (k, row) in enumerate(((0, 0), (0, 1), (1, 0), (3, 0), (3, 1), (4, 0), (5, 0)))]  # fmt: skip
+    torch.testing.assert_close(scores.log_p_sides(rows, words), torch.cat(sides))
+
+
 def test_a_seed_gives_the_same_draws_whatever_else_is_in_the_batch():
     texts = [text_of("a ___[1-4] b"), text_of("___[2-5]"), text_of("c ___[3] ___[1-2]")]
     together = sample(MODEL, texts, n=3, sampling=Sampling(seed=7))

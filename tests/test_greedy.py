@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from blanklm.decoding.constraints import Constraint
+from blanklm.decoding.constraints import NEAR, Constraint
 from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
 from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
 from blanklm.decoding.search import ORDERS, search_beams
@@ -141,3 +141,36 @@ def test_groups_that_memory_sets_change_nothing(monkeypatch):
     whole = fill_greedily(model, texts)
     monkeypatch.setattr("blanklm.decoding.greedy.WORD_SCORES_AT_ONCE", {"cpu": 300})
     assert_same(fill_greedily(model, texts), whole)
+
+
+@pytest.mark.parametrize("order", [*ORDERS, "parallel"])
+def test_a_long_word_is_not_written_near_itself(order):
+    model, long = model_of(BPE, stops=4.0), torch.from_numpy(BPE.long_words)
+    assert [BPE.token_text(i) for i in long.nonzero().flatten().tolist()]
+    model.word_bias.data[long] += 30.0  # would write nothing else
+    texts = random_texts(BPE, ["___"], 30, max_length=200)
+    texts.append(text_of("___ a ___ b ___, ___ and ___ c", tokenizer=BPE, max_length=200))  # would collide
+    drafts = fill_greedily(model, texts, order)
+    careful = (
+        act_one_by_one(model, texts) if order == "parallel" else [f[0] for f in search_beams(model, texts, 1, 1, order)]
+    )
+    assert_same(drafts, careful)
+    written = 0
+    for draft in drafts:
+        places = [i for i, item in enumerate(draft.items) if long[item]]
+        written += len(places)
+        assert all(
+            draft.items[i] != draft.items[j] or j - i > NEAR or max(draft.origins[i], draft.origins[j]) < 0
+            for i in places
+            for j in places
+            if i < j
+        )
+    assert written > 30  # there was something to repeat
+
+
+def test_words_that_the_user_asks_for_may_be_repeated():
+    model = model_of(BPE, stops=1.0)
+    word = BPE.token_text(int(BPE.long_words.nonzero()[0][0])).strip()
+    for constraint in (Constraint(require=(word,)), Constraint(only=(word,), max=2)):
+        text = text_of(f"a {word} ___ b", [constraint], tokenizer=BPE, max_length=30)
+        assert word in BPE.decode(act_one_by_one(model, [text])[0].spans(1)[0])

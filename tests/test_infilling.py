@@ -10,7 +10,8 @@ from blanklm.canvas import Fill, Template
 from blanklm.data import find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import DataError
 from blanklm.metrics import corpus_bleu
-from blanklm.tasks.infilling import evaluate, failure, score
+from blanklm.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
+from blanklm.tokenizer import Tokenizer
 
 SENTENCES = Path(__file__).parent / "fixtures" / "yelp_test.txt"
 PAPER = {0.1: 75.2, 0.2: 55.0, 0.3: 37.4, 0.4: 23.6, 0.5: 13.0}  # Table 1, "No infill"
@@ -54,6 +55,38 @@ def test_an_empty_span_or_a_changed_text_is_a_failure():
 
     (report,) = evaluate(Losing(1), TEXTS, ratios=[0.3], seed=1).values()
     assert report["failure_rate"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+@pytest.mark.parametrize("ratio", [0.02, 0.3, 0.9, 1.0])
+def test_a_long_text_is_filled_in_pieces_and_scored_whole(kind, ratio):
+    text = "  ".join(" ".join(TEXTS[:2]) for _ in range(20)) + "\t"
+    tokenizer = Tokenizer.train(kind, TEXTS, vocabulary=400)
+    (masked,) = mask_corpus([text], ratio, 0)
+    pieces = in_pieces(masked, tokenizer, 60)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [span for piece in pieces for span in piece.spans] == list(masked.spans)
+    sizes = [len(tokenizer.encode(piece.text)) for piece in pieces]
+    alone = [len(piece.spans) == 1 and not "".join(piece.template.pieces).strip() for piece in pieces]
+    assert all(size <= 60 or is_alone for size, is_alone in zip(sizes, alone, strict=True))
+    assert in_pieces(masked, tokenizer, 10_000) == [masked]
+    if ratio == 0.3:  # there are spaces between given words enough
+        assert len(pieces) < 3 * sum(sizes) / 60
+        assert all(piece.template.pieces[0].strip() for piece in pieces[1:])
+
+    class Reader:
+        longest = 60
+
+        def fill(self, texts, progress=None):
+            spans = [piece.spans for piece in pieces if piece.spans]
+            progress(len(texts))
+            return [Fill(Template.parse(t).render(s), s, -1.0) for t, s in zip(texts, spans, strict=True)]
+
+    system = Reader()
+    system.tokenizer, done = tokenizer, []
+    (fill,) = fills_of(system, [masked], progress=done.append)
+    assert fill.text == text and fill.spans == masked.spans and failure(masked, fill) is None
+    assert sum(done) == pytest.approx(1)
 
 
 def test_failures_are_told_apart_by_what_became_of_the_given_words():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from blanklm import BlankLM
+from blanklm import BlankLM, checkpoint
 from blanklm.baselines import Infiller, LanguageModel, load_system
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import english, english_tries, yelp_words
@@ -46,10 +46,17 @@ def test_english(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(english, "MODEL", TINY)
     monkeypatch.setattr(english, "VOCABULARY", 300)
     monkeypatch.setattr(english, "DECODINGS", {"greedy": {"constraints": {"max": 2}}})
-    result = english.main(tmp_path / "out", few(english.TRAINING))
+    stages = {"first": few(english.TRAINING), "longer": few(english.LONGER)}
+    result = english.main(tmp_path / "out", stages)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
+    assert result["training"]["learning_rate"] == 1e-3
+    assert [stage["training"]["learning_rate"] for stage in result["before"]] == [1.5e-3]
+    first, longer = (checkpoint.load(tmp_path / "out" / name / "run").model for name in stages)
+    moved = first.embedding.weight - longer.embedding.weight
+    assert 0 < moved.abs().max() < 0.02  # it went on from the first stage's weights, not from new ones
+    assert english.main(tmp_path / "out", stages)["before"] == result["before"]  # nothing is trained twice
     assert result["valid_bleu"]["greedy"]["0.3"]["failure_rate"] == 0
-    model = BlankLM.from_pretrained(tmp_path / "out" / "run", device="cpu")
+    model = BlankLM.from_pretrained(tmp_path / "out" / "model", device="cpu")
     fill = model.fill("I went to ___[1], then (___[2])!")
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0

@@ -5,7 +5,16 @@ import pytest
 
 from blanklm.data import data_root
 from blanklm.errors import DataError
-from blanklm.tasks.sentiment import PUBLISHED, Salience, TestSet, frontier, placed_by_source, published, score
+from blanklm.tasks.sentiment import (
+    PUBLISHED,
+    Salience,
+    TestSet,
+    frontier,
+    not_beaten,
+    placed_by_source,
+    published,
+    score,
+)
 
 here = pytest.mark.skipif(not (data_root() / "yelp" / "test.0.xz").exists(), reason="the corpora are not here")
 
@@ -65,6 +74,12 @@ def test_the_frontier_has_what_nothing_beats():
     points = {"a": (90, 20), "b": (80, 30), "c": (80, 20), "d": (95, 5), "e": (90, 19.9)}
     rows = {name: {"accuracy": a, "bleu": b} for name, (a, b) in points.items()} | {"human": {"accuracy": 70}}
     assert frontier(rows) == ["d", "a", "b"]
+
+
+def test_what_is_beaten_is_beaten_in_both():
+    published = {name: {"accuracy": a, "bleu": b} for name, (a, b) in {"a": (90, 20), "b": (80, 30)}.items()}
+    ours = [{"accuracy": 91, "bleu": 21}, {"accuracy": 79, "bleu": 40}, {"accuracy": 81, "bleu": 30}]
+    assert not_beaten(published, ours) == ["b"]
 
 
 def test_masks_by_frequency():

@@ -1,6 +1,7 @@
 """Transfer: what is masked, what is written, how it is ranked; the command; training on any two styles."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +10,7 @@ from safetensors.torch import load_file
 from blanklm import BlankLM, BlankLMError, Transfer
 from blanklm.data.masking import blank_out
 from blanklm.tokenizer import Tokenizer
-from blanklm.transfer import MASKS, Marked, Weights, in_print, overlap, places_of
+from blanklm.transfer import MASKS, Marked, Weights, in_print, is_negated, overlap, places_of, written_again
 
 NICE = "The employees were super nice and efficient!"
 
@@ -72,7 +73,10 @@ def test_a_mask_is_words_phrases_or_numbers_wherever_they_stand():
     [
         ("", None, "empty"),
         ("   ", None, "empty"),
-        ("great", None, "no word of 'great' stands out"),
+        ("great", None, "one word alone in 'great'"),
+        ("great!", ["great"], "one word alone"),
+        ("?!...", None, "there is no word in"),
+        ("the ___ was great", None, "has a blank"),
         ("great food", ["great food"], "covers all"),
         ("word " * 1000, None, "split it"),
     ],
@@ -80,6 +84,27 @@ def test_a_mask_is_words_phrases_or_numbers_wherever_they_stand():
 def test_bad_input_is_answered_plainly(transfer, text, mask, message):
     with pytest.raises(BlankLMError, match=message):
         transfer.rewrite(text, "negative", mask)
+
+
+def test_where_no_word_stands_out_a_mask_is_asked_for(transfer, monkeypatch):
+    monkeypatch.setattr(transfer.classifier, "attention", lambda texts: [[0.25] * 4 for _ in texts])
+    with pytest.raises(BlankLMError, match="no word of 'a b c d' stands out: say which to replace with a mask"):
+        transfer.rewrite("a b c d", "negative")
+    assert transfer.rewrite("a b c d", "negative", mask=["c"]).marked.canvas == "a b ___ d"
+
+
+@pytest.mark.parametrize("weights", [(-1, 0), (0, float("nan")), (float("inf"), 0)])
+def test_weights_are_numbers(weights):
+    with pytest.raises(BlankLMError, match=r"the weight of (content|fluency) is 0 or more"):
+        Weights(*weights)
+
+
+def test_plain_text_in_lower_case_is_written_as_in_print(transfer, monkeypatch):
+    (pool,) = transfer.candidates([marked := transfer.mark("the food was terrible")], 1)
+    pool = [(pool[0][0], replace(pool[0][1], spans=("amazing !",)))]
+    assert transfer.ranked(marked.text, pool, 1, Weights())[0].text == "the food was amazing!"
+    tokenised = [(blank_out("it was bad .", [(0, 2), (3, 6), (7, 10), (11, 12)], {2}), pool[0][1])]
+    assert transfer.ranked("it was bad .", tokenised, 1, Weights())[0].text == "it was amazing ! ."
 
 
 def test_an_unknown_style_is_named_with_those_there_are(transfer):
@@ -105,11 +130,11 @@ def test_ranked_by_the_classifier_alone_it_is_the_papers_way(transfer):
     marked = transfer.mark("the staff was super friendly and the food was great .")
     (pool,) = transfer.candidates([marked], 0, fewer=False)
     assert len(pool) == 10 and {str(mask.template) for mask, _ in pool} == {marked.canvas}
-    ranked = transfer.ranked(marked.text, pool, 0, Weights(0, 0))
+    ranked = transfer.ranked(marked.text, pool, 0, Weights(0, 0, 0))
     log_p = transfer.classifier.log_probs([fill.text for _, fill in pool])[:, 0]
     assert ranked[0].score == pytest.approx(log_p.max())
     assert [r.style for r in ranked] == sorted((r.style for r in ranked), reverse=True)
-    kept = transfer.ranked(marked.text, pool, 0, Weights(1e6, 0))
+    kept = transfer.ranked(marked.text, pool, 0, Weights(1e6, 0, 0))
     assert kept[0].content == max(r.content for r in ranked)
 
 
@@ -140,6 +165,41 @@ def test_in_print():
     )
     masked = blank_out("The food was great!", places, {2, 3})
     assert in_print(masked, ["'s cold"]) == ("The food", "'s cold", "!")
+
+
+def test_in_print_words_stand_apart_and_keep_what_they_had(transfer):
+    def written(text, chosen, spans):
+        return "".join(in_print(blank_out(text, transfer.tokenizer.places(text), chosen), spans))
+
+    assert written("It's a nice place.", {1, 3}, ["is", "awful"]) == "It is an awful place."
+    assert written("It was an awful place.", {3}, ["useful"]) == "It was a useful place."
+    assert written("An hour of fun!", {3}, ["pain , i wo not say more"]) == "An hour of pain, I will not say more!"
+    assert written("GREAT food.", {0}, ["very bad"]) == "VERY BAD food."
+    assert written("I do like it.", {1, 2}, ["n't like"]) == "I not like it."  # "In't" is no word
+    assert written("I do like it.", {2}, ["n't like"]) == "I don't like it."
+
+
+def test_a_word_and_its_not_are_replaced_together(transfer):
+    text = "We couldn't talk, and I can't stay."
+    for mask in ([1], [2], ["couldn't"]):
+        assert transfer.mark(text, mask).canvas == "We ___ talk, and I can't stay."
+    assert is_negated(text, transfer.tokenizer.places(text), 1)
+    tokenised = "we could n't talk ."  # words apart stay apart
+    assert transfer.mark(tokenised, [2]).canvas == "we could ___ talk ."
+
+
+@pytest.mark.parametrize(
+    ("written", "again"),
+    [
+        ("the staff was rude and the food was rude .", 1),
+        ("the staff was great and the food was great .", 0),  # as in the source
+        ("it is so so bad", 0),
+    ],
+)
+def test_words_written_again_are_counted(written, again):
+    source = "the staff was great and the food was great ."
+    assert written_again(source.split(), written.split()) == again
+    assert Weights().score(0, 0, 0, again) == -again and Weights(repetition=0).score(0, 0, 0, again) == 0
 
 
 def test_overlap_is_that_of_bags():
@@ -210,6 +270,13 @@ def test_a_file_is_answered_line_by_line(blanklm, tmp_path):
     assert "note: line 3: the text reads as negative already" in said
 
 
+def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_said(blanklm):
+    code, lines, said = blanklm("transfer", "--to", "negative", "I love and adore this place!", "--mask", "this")
+    assert code == 0 and len(lines) == 1
+    assert "note: nothing was found that reads as negative" in said and "--mask" in said
+    assert "does not know 'qwertz'" in blanklm("transfer", "--to", "negative", "The qwertz was great.")[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -217,6 +284,8 @@ def test_a_file_is_answered_line_by_line(blanklm, tmp_path):
         ((NICE, "--to", "angry"), "there is no style 'angry'"),
         ((NICE, "--to", "negative", "--mask", "slow"), "there is no 'slow'"),
         ((NICE, "--to", "negative", "--samples", "0"), "at least 1"),
+        ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast of styles is from 0 to 10"),
+        ((NICE, "--to", "negative", "--temperature", "0"), "temperature must be above 0"),
         ((NICE, "--to", "negative", "-m", "yelp-words"), "does not rewrite texts"),
     ],
 )

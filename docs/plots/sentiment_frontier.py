@@ -18,9 +18,9 @@ COLOURS = {"published": "#6b7280", "copy": "#111827", "mlm": "#b3501b", "blm": "
 OURS = {  # names beside the points, and where: points to the right and up, and the side of the text that is there
     "M&I with MLM": ("MLM", 0, 7, "center"),
     "M&I with MLM + classifier": ("MLM + classifier", 4, 17, "right"),
-    "M&I with BLM": ("BLM", -2, -12, "center"),
-    "M&I with BLM + classifier": ("BLM + classifier", -6, -3, "right"),
-    "M&I with BLM + ranking, fluency 0, 20 samples": ("20 samples", 0, 7, "center"),
+    "M&I with BLM": ("BLM", -4, 5, "right"),
+    "M&I with BLM + classifier": ("BLM + classifier", -6, -8, "right"),
+    "M&I with BLM, one model, chosen: contrast + classifier": ("contrast + classifier", -6, -5, "right"),
 }
 CROWDED = 76  # per cent of accuracy, above which names stand to the left
 
@@ -53,7 +53,7 @@ def draw(axes, result: dict, title: str) -> None:
             )
     ranked = result["ranked"].values()
     axes.plot([row["accuracy"] for row in ranked], [row["bleu"] for row in ranked], ".-", color=COLOURS["ranked"],
-              label="BLM, ranked with content and fluency")  # fmt: skip
+              label="BLM, contrast + ranking, weights of content")  # fmt: skip
     axes.set_xlim(right=103)
     axes.set_title(title)
     axes.set_xlabel("accuracy, % (judge)")

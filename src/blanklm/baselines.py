@@ -18,7 +18,15 @@ from blanklm.restoring import Candidate, Draft, Part
 from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
-INFILLERS = ("fill-in-middle", "masked", "roberta-masked", "insertion", "bert-lm", "seq2seq")  # kinds of checkpoint
+INFILLERS = (
+    "fill-in-middle",
+    "masked",
+    "roberta-masked",
+    "insertion",
+    "slot-insertion",
+    "bert-lm",
+    "seq2seq",
+)  # kinds of checkpoint
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
 SLOTS_AT_ONCE = 512  # slots of as many texts that Pythia restores together
 
@@ -62,6 +70,11 @@ class Infiller(Baseline):
     @property
     def oracle(self) -> bool:
         return getattr(self.model, "oracle", False)
+
+    @property
+    def longest(self) -> int:
+        """How many tokens a text may have."""
+        return self.model.config.max_length
 
     def fill(
         self,

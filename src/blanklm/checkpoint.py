@@ -24,6 +24,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from blanklm.errors import CheckpointError
 from blanklm.tokenizer import Tokenizer
@@ -39,6 +40,7 @@ MODELS = {  # kind -> where its class and config live
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
     "roberta-masked": ("blanklm.models.roberta", "RobertaMasked", "PredictorConfig"),
     "insertion": ("blanklm.models.insertion", "InsertionTransformer", "PredictorConfig"),
+    "slot-insertion": ("blanklm.models.slot_insertion", "SlotInsertion", "PredictorConfig"),
     "bert-lm": ("blanklm.models.bert_lm", "BertLM", "BertLMConfig"),
     "seq2seq": ("blanklm.models.seq2seq", "Seq2Seq", "Seq2SeqConfig"),
     "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
@@ -95,7 +97,7 @@ def load(folder: Path) -> Checkpoint:
     try:
         model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
         model_class = getattr(importlib.import_module(module), class_name)
-        with torch.device("meta"):  # takes no memory, whatever sizes the config claims
+        with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
             parameters = sum(parameter.numel() for parameter in model_class(model_config).parameters())
     except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
@@ -110,7 +112,8 @@ def load(folder: Path) -> Checkpoint:
         weights = _restored(_checked_weights(folder))
         if parameters > sum(tensor.numel() for tensor in weights.values()):
             raise RuntimeError(f"it has too few weights for {parameters:,} parameters")
-        model = model_class(model_config)
+        with _Undrawn():
+            model = model_class(model_config)
         model.load_state_dict(weights | {name: weights[first] for name, first in _tied(model.state_dict()).items()})
     except KeyError as error:
         raise CheckpointError(f"{path} does not fit its config.json (there is no {error})") from None
@@ -120,6 +123,19 @@ def load(folder: Path) -> Checkpoint:
         first = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
+
+
+class _Undrawn(TorchFunctionMode):
+    """Builds a model without drawing first weights, all of which are about to be replaced.
+
+    Drawing them takes time; on the device that takes no memory it also imports torch's compiler, which takes a second.
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)
 
 
 def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:

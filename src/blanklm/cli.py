@@ -289,9 +289,7 @@ def _fill_all(fills, lines: Iterator[Line], model, device, shared, as_json: bool
     with _progress(None, "texts") as advance:
         for group in answers(language_model, lines, fills, shared, strict):
             for answer in group:
-                if answer.unknown:
-                    warning = f"{answer.line.place}the model does not know {listed(answer.unknown)}"
-                    _say(f"warning: {warning}; it sees unknown words there")
+                _warn_of_unknown(answer.unknown, answer.line)
             for answer in group:
                 failed += answer.error is not None
                 _print_answer(answer, as_json, trace)
@@ -787,7 +785,9 @@ def evaluate(
     ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
     beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
-    order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
+    order: Annotated[
+        Order | None, typer.Option(help="Which blank next; by default many at once (parallel), with a beam confident.")
+    ] = None,
     judge: Annotated[
         str | None, typer.Option(help="The folder of a left-to-right model: also report how fluent it finds the fills.")
     ] = None,
@@ -805,28 +805,34 @@ def evaluate(
 
     shares = _percentages(ratios)
     language_model = load_system(model or DEFAULT, device)
-    options: dict[str, Any] = {"beam": beam, "order": order.value}
+    options: dict[str, Any] = {
+        "beam": beam,
+        "order": (order or (Order.parallel if beam == 1 else Order.confident)).value,
+    }
     if isinstance(language_model, Infiller):
-        if beam != 1 or order != Order.confident:
+        if beam != 1 or order is not None:
             raise BlankLMError("a model to compare with has one way to fill: leave out --beam and --order")
         options = {}
     fluency = LanguageModel.from_pretrained(judge, device) if judge else None
     texts = [text for text in read_texts(file) if text.strip()]
-    longest = language_model.model.config.max_length
-    fitting = [
-        t for t, ids in zip(texts, language_model.tokenizer.encode_many(texts), strict=True) if len(ids) <= longest
-    ]
+    longest, encode_many = language_model.longest, language_model.tokenizer.encode_many
+    long = [text for text, ids in zip(texts, encode_many(texts), strict=True) if len(ids) > longest]
+    too_long = {text for text in long if max(map(len, encode_many(text.split()))) >= longest}  # in a single word
+    fitting = [text for text in texts if text not in too_long]
     if not fitting:
         raise BlankLMError(f"{file} holds no text that the model can take")
     with _progress(len(shares) * len(fitting), "texts to fill") as advance:
         rows = evaluate_infilling(language_model, fitting, shares, seed, advance, fluency, **options)
+    left_out = len(texts) - len(fitting)
+    cut = len(long) - left_out
     if as_json:
-        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed, "beam": beam}
-        print(one_line_json(report | {"order": order.value, "too_long": len(texts) - len(fitting), "ratios": rows}))
+        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed} | options
+        print(one_line_json(report | {"cut": cut, "too_long": left_out, "ratios": rows}))
         return
     print(
         f"{len(fitting)} texts"
-        + (f", {len(texts) - len(fitting)} too long for the model" if len(fitting) < len(texts) else "")
+        + (f", {cut} of them longer than the model takes and filled in pieces" if cut else "")
+        + (f", {left_out} left out: a word too long for the model" if left_out else "")
     )
     columns = f"{'hidden':>8} {'no infill':>10} {'BLEU':>7} {'failures':>9} {'length error':>13} {'words/s':>9}"
     print(columns + (f" {'perplexity':>11} {'(original)':>11}" if judge else ""))
@@ -871,7 +877,10 @@ def transfer(
     content: Annotated[float | None, typer.Option(help="Weight of keeping words, against that of the style.")] = None,
     fluency: Annotated[float | None, typer.Option(help="Weight of the writer's own probability.")] = None,
     fewer: Annotated[bool, typer.Option("--fewer", help="Also try to replace fewer of the marked words.")] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.5,
+    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 0.7,
+    contrast: Annotated[
+        float | None, typer.Option(help="How far to go out of the way of words of the other style; 0: not at all.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same texts.")] = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
@@ -881,11 +890,11 @@ def transfer(
 
     blanklm transfer --to negative "The employees were super nice and efficient!"
     """
-    from blanklm.transfer import DEFAULT, Marked, Transfer, Weights
+    from blanklm.transfer import CONTRAST, DEFAULT, Marked, Transfer, Weights
 
     if to is None and not show_mask:
         raise BlankLMError("say in which style to write with --to, such as --to negative")
-    rewriter = Transfer.from_pretrained(model or DEFAULT, device)
+    rewriter = Transfer.from_pretrained(model or DEFAULT, device, CONTRAST if contrast is None else contrast)
     if to is not None:
         rewriter.number_of(to)
     usual = Weights()
@@ -921,6 +930,11 @@ def _or_error(error: str | None, find):
         return str(problem)
 
 
+def _warn_of_unknown(words, line: Line) -> None:
+    if words:
+        _say(f"warning: {line.place}the model does not know {listed(words)}; it sees unknown words there")
+
+
 def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bool) -> None:
     if as_json:
         print(one_line_json(rewritten.to_json() if rewritten else {"input": marked.text, **marked.to_json()}))
@@ -929,8 +943,12 @@ def _print_rewritten(marked, rewritten, line: Line, as_json: bool, show_mask: bo
         print(marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))
     if rewritten is None:
         return
+    _warn_of_unknown(rewritten.unknown, line)
     if rewritten.reads_as == rewritten.to:
         _say(f"note: {line.place}the text reads as {rewritten.to} already (p = {rewritten.reads_as_p:.2f})")
+    elif rewritten.rewrites[0].style < 0.5:
+        found = f"nothing was found that reads as {rewritten.to} (p = {rewritten.rewrites[0].style:.2f} at best)"
+        _say(f"note: {line.place}{found}: replace more with --mask, or give more --samples or a higher --temperature")
     for rewrite in rewritten.rewrites:
         print((f"{rewrite.style:6.1%}  " if len(rewritten.rewrites) > 1 else "") + rewrite.text)
 

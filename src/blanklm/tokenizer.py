@@ -41,6 +41,7 @@ _PRE_TOKENIZER_OF = {
     "bpe": ("ByteLevel",),
     "wordpiece": ("BertPreTokenizer",),
 }
+LONG_WORD = 4  # letters: most words that a sentence needs more than once have fewer
 _GOES_ON = "##"  # WordPiece: what a token that continues a word begins with
 # WordPiece loses the spaces of a text; these are where English has none.
 _NO_SPACE = re.compile(r" (?=[.,;:!?%)\]}])|(?<=[(\[{$#]) |(?<=\w) (?=['’] \w)|(?<=\w ['’]) (?=\w)")
@@ -230,6 +231,14 @@ class Tokenizer:
         if self.kind == "wordpiece":
             edges[self.starts_word, 0] = 0
         return edges
+
+    @cached_property
+    def long_words(self) -> np.ndarray:
+        """[V] tokens of natural text (BPE) that begin with a space and have four letters or more, and nothing else."""
+        if self.kind != "bpe":
+            return np.zeros(len(self), dtype=bool)
+        texts = [self.token_text(i) for i in range(len(self))]
+        return np.array([text[:1] == " " and text[1:].isalpha() and len(text) > LONG_WORD for text in texts])
 
     @cached_property
     def never_written(self) -> np.ndarray:

@@ -6,12 +6,13 @@ the classifier, what is kept of the text and the BLM's own probabilities rank wh
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,11 +34,19 @@ DEFAULT = "sentiment"  # the bundled model
 TOKENS_AT_ONCE = 16_384  # that a classifier reads together
 SAMPLES = 10  # fills of each mask that are chosen from
 MASKS = 4  # masks of a text at most
-TEMPERATURE = 0.5  # of the samples: more fluent than at 1, and no less in the wanted style (docs/results.md)
+TEMPERATURE = 0.7  # these two as chosen for the bundled model on validation sentences (docs/results.md)
+CONTRAST = 1.0
+MOST_CONTRAST = 10
+SHORTEST_TO_REPEAT = 4  # letters of a word that is noticed when it comes again
 
 Mask = Sequence[str | int]  # words and phrases of a text, or numbers of its words
 
 _JOINED = re.compile(r" (?=(?:n['’]t|['’](?:s|ve|m|ll|re|d))\b|[.,:;!?)](?!\w))|(?<=\() ")  # no space in print
+_ARTICLE = re.compile(r"\b[Aa]n?(?= $)")
+_TAKES_NOT = re.compile(
+    r"do|does|did|is|are|was|were|ca|wo|could|would|should|has|have|had|might|must|need|ai", re.IGNORECASE
+)
+_SHORT_OF = {"ca": "can", "wo": "will"}  # what they are before n't
 _PLACEHOLDER = re.compile(r"_\w+_")  # what stands for a number or a name in a research corpus
 
 
@@ -138,17 +147,23 @@ class Marked:
 
 @dataclass(frozen=True)
 class Weights:
-    """What a rewritten text is ranked by: log p(style) + content * words kept + fluency * log p a word written.
+    """What a rewritten text is ranked by.
 
-    With both at 0 the classifier alone decides, as in the paper. The default content is the greatest that costs the
-    classifier's accuracy at most half a point on validation sentences of Yelp and Amazon (recipes/sentiment.py).
+    log p(style) + content * words kept + fluency * log p a word written - repetition * words written again. With all at
+    0 the classifier alone decides, as in the paper.
     """
 
     content: float = 0.5
-    fluency: float = 0.1
+    fluency: float = 0.0
+    repetition: float = 1.0
 
-    def score(self, log_p_style: float, content: float, fluency: float) -> float:
-        return log_p_style + self.content * content + self.fluency * fluency
+    def __post_init__(self) -> None:
+        for name, weight in vars(self).items():
+            if not 0 <= weight < math.inf:
+                raise BlankLMError(f"the weight of {name} is 0 or more, not {weight:g}")
+
+    def score(self, log_p_style: float, content: float, fluency: float, again: int) -> float:
+        return log_p_style + self.content * content + self.fluency * fluency - self.repetition * again
 
 
 @dataclass(frozen=True)
@@ -208,8 +223,15 @@ class Transfer:
         self.classifier, self.writers, self.styles, self.about = classifier, list(writers), list(styles), about or {}
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path = DEFAULT, device: str | None = None) -> Transfer:
-        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id."""
+    def from_pretrained(
+        cls, name_or_path: str | Path = DEFAULT, device: str | None = None, contrast: float = CONTRAST
+    ) -> Transfer:
+        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
+
+        ``contrast``: how far the writer goes out of the way of words that other styles have too (models/styled_blm.py).
+        """
+        if not 0 <= contrast <= MOST_CONTRAST:
+            raise BlankLMError(f"the contrast of styles is from 0 to {MOST_CONTRAST}, not {contrast:g}")
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, Rewriter):
             raise BlankLMError(f"{name_or_path} does not rewrite texts: train such a model with train --task transfer")
@@ -217,7 +239,8 @@ class Transfer:
         model = loaded.model.to(device)
         if model.writer.device.type == "cuda":
             model.writer.to(torch.bfloat16)
-        writers = [BlankLM(model.writer.in_style(s), loaded.tokenizer) for s in range(len(model.config.styles))]
+        styles = range(len(model.config.styles))
+        writers = [BlankLM(model.writer.in_style(style, contrast), loaded.tokenizer) for style in styles]
         return cls(StyleClassifier(model.classifier, loaded.tokenizer), writers, model.config.styles, loaded.about)
 
     @property
@@ -248,7 +271,7 @@ class Transfer:
         masks = masks or [None] * len(texts)
         places = [self.tokenizer.places(text) for text in texts]
         for text, words in zip(texts, places, strict=True):
-            check_text(text, len(words), self.longest)
+            check_text(text, [text[start:end] for start, end in words], self.longest)
         every = self.classifier.attention(texts) if texts else []
         return [self._marked(*each) for each in zip(texts, places, every, masks, strict=True)]
 
@@ -261,6 +284,7 @@ class Transfer:
             chosen = places_of(text, places, mask)
         else:
             chosen = {i for i, weight in enumerate(weights) if weight > 1 / len(weights)}
+        chosen |= {i + shift for i, shift in product(chosen, (-1, 1)) if is_negated(text, places, i + min(0, shift))}
         if not chosen:
             raise BlankLMError(f"no word of {text!r} stands out: say which to replace with a mask")
         if len(chosen) == len(places):
@@ -349,28 +373,38 @@ class Transfer:
         texts = [fill.text for _, fill in pool]
         log_p = self.classifier.log_probs(texts)[:, style] if pool else ()
         own, *others = self.tokenizer.encode_many([source, *texts])
-        raw = not self.is_tokenised(source)
+        raw = not (self.is_tokenised(source) and _JOINED.search(source))
         rewrites = []
         for (mask, fill), other, log_style in zip(pool, others, log_p, strict=True):
             content = overlap(own, other)
             fluency = fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans))
-            score = weights.score(float(log_style), content, fluency)
+            again = written_again(*(self._words(text) for text in (source, fill.text)))
+            score = weights.score(float(log_style), content, fluency, again)
             parts = in_print(mask, fill.spans) if raw else in_turn(mask.template.pieces, fill.spans)
             rewrites.append(Rewrite(parts, str(mask.template), float(np.exp(log_style)), content, fluency, score))
         return sorted(rewrites, key=lambda rewrite: -rewrite.score)
+
+    def _words(self, text: str) -> list[str]:
+        return [text[start:end].lower() for start, end in self.tokenizer.places(text)]
 
     def is_tokenised(self, text: str) -> bool:
         """Whether a text is written as research corpora are: lower case, a space between any two words and marks."""
         return text == text.lower() and text.split() == [text[a:b] for a, b in self.tokenizer.places(text)]
 
 
-def check_text(text: str, words: int, longest: int) -> None:
+def check_text(text: str, words: Sequence[str], longest: int) -> None:
     if not words:
         raise BlankLMError("the text is empty: there is nothing to rewrite")
-    if words > longest:
+    if len(words) > longest:
         raise BlankLMError(
-            f"the text has {words:,} words and marks, and this model takes at most {longest:,}: split it"
+            f"the text has {len(words):,} words and marks, and this model takes at most {longest:,}: split it"
         )
+    if any("___" in word for word in words):
+        raise BlankLMError(f"{text!r} has a blank: write the whole text, and say with a mask what to replace")
+    letters = sum(any(map(str.isalnum, word)) for word in words)
+    if letters < 2:
+        what = "one word alone" if letters else "no word"
+        raise BlankLMError(f"there is {what} in {text!r}, so nothing of it could be kept: write a sentence")
 
 
 def places_of(text: str, words: Sequence[tuple[int, int]], mask: Mask) -> set[int]:
@@ -392,10 +426,31 @@ def places_of(text: str, words: Sequence[tuple[int, int]], mask: Mask) -> set[in
     return chosen
 
 
+def is_negated(text: str, places: Sequence[tuple[int, int]], i: int) -> bool:
+    """Whether word ``i`` and the next one are written as one with n't: neither can be replaced without the other."""
+    if not 0 <= i < len(places) - 1:
+        return False
+    (_, end), (start, last) = places[i], places[i + 1]
+    return end == start and text[start:last].lower() in ("n't", "n’t")
+
+
 def overlap(first: Sequence[int], second: Sequence[int]) -> float:
     """Of the tokens of both, the share that they have in common (Dice)."""
     common = sum((Counter(first) & Counter(second)).values())
     return 2 * common / max(1, len(first) + len(second))
+
+
+def written_again(source: Sequence[str], written: Sequence[str]) -> int:
+    """How often a word of a rewritten text stands there once more, other than in the source: "rude and rude".
+
+    Short words come again by right, as "the" and "was" do.
+    """
+    before = Counter(source)
+    return sum(
+        max(0, times - max(1, before[word]))
+        for word, times in Counter(written).items()
+        if len(word) >= SHORTEST_TO_REPEAT
+    )
 
 
 def in_turn(pieces: Sequence[str], spans: Sequence[str]) -> tuple[str, ...]:
@@ -403,14 +458,39 @@ def in_turn(pieces: Sequence[str], spans: Sequence[str]) -> tuple[str, ...]:
 
 
 def in_print(mask: Masked, spans: Sequence[str]) -> tuple[str, ...]:
-    """Pieces and spans in turn, written as in print: "do n't" is "don't", and a first word has the capital it had."""
+    """Pieces and spans in turn, written as in print: "do n't" is "don't", and words have the capitals they had."""
     pieces, written = list(mask.template.pieces), []
     for k, (old, span) in enumerate(zip(mask.spans, spans, strict=True)):
-        span = re.sub(r"\bi\b", "I", span)
-        if old[:1].isupper() and not "".join((*pieces[: k + 1], *written)).strip():
-            span = span[:1].upper() + span[1:]
-        joined = _JOINED.sub("", f" {span}")
-        if not joined.startswith(" "):  # a mark or an 's belongs to the word before
+        joined = _JOINED.sub("", " " + re.sub(r"\bi\b", "I", _in_full(span, pieces[k])))
+        new = joined.removeprefix(" ")
+        if len(old) > 1 and old.isupper():
+            new = new.upper()
+        elif old[:1].isupper() and not "".join((*pieces[: k + 1], *written)).strip():
+            new = new[:1].upper() + new[1:]
+        if new == joined:  # a mark or an 's belongs to the word before
             pieces[k] = pieces[k].rstrip()
-        written.append(joined.removeprefix(" "))
+        elif pieces[k][-1:].isalnum():  # where an 's stood, a word needs a space
+            pieces[k] += " "
+        if new[:1].isalpha():
+            pieces[k] = _ARTICLE.sub(lambda a, word=new: _article(a[0], word), pieces[k])
+        written.append(new)
     return in_turn(pieces, written)
+
+
+def _in_full(span: str, before: str) -> str:
+    """ "not" for an "n't" that no word before it takes, and "will" and "can" for a "wo" and "ca" without one."""
+    words = span.split()
+    for i, word in enumerate(words):
+        host = words[i - 1] if i else (before.split() or [""])[-1]
+        if word in ("n't", "n’t") and not _TAKES_NOT.fullmatch(host):
+            words[i] = "not"
+    for i, word in enumerate(words):
+        if word in _SHORT_OF and words[i + 1 : i + 2] not in (["n't"], ["n’t"]):
+            words[i] = _SHORT_OF[word]
+    return " ".join(words)
+
+
+def _article(article: str, word: str) -> str:
+    """ "a" or "an", as the word after it wants; by its letters, but for a few."""
+    wants_n = bool(re.match(r"(?!one\b|once\b|un[ai]|us[eu]|eu)[aeiou]|hour|hono|honest", word, re.IGNORECASE))
+    return article[0] + ("n" if wants_n else "")

@@ -4,6 +4,10 @@ Constraints remove actions and never change the probability of those that stay. 
 user wrote and are shared by all blanks that descend from it. The unit of length is the word for word and BPE
 models, the character for character models.
 
+Natural text does not repeat a long word at once, and the most probable word is too often one that stands there already:
+a word of four letters or more (``Tokenizer.long_words``) is not written within NEAR symbols of itself. This holds where
+the user asks for nothing: with lengths or words to keep to, it would lead the search astray.
+
 Required words are written first: while one is missing, only actions that write it are left, in every blank, place
 and order, and these compete by their probability. A word of several tokens is written from left to right.
 """
@@ -26,6 +30,7 @@ from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
+NEAR = 6  # symbols of the canvas on either side
 TOKENS_IN_WORD = 8  # at most, on average over the words of a span
 LEFT = np.array([left for left, _ in SIDES])
 RIGHT = np.array([right for _, right in SIDES])
@@ -302,6 +307,16 @@ class Constraints:
             words = self._heads(draft, origin) if anything_missing else None
             slots.append(Slot(number, self.rules[origin], words, partial(self._sides, draft, position)))
         return slots
+
+    def repeats(self, draft: Draft, position: int) -> list[int]:
+        """The long words near a blank's position, which are not written there again."""
+        rule = self.rules[draft.origins[position]]
+        near = (*draft.items[max(0, position - NEAR) : position], *draft.items[position + 1 : position + 1 + NEAR])
+        return [token for token in near if self.keeps_from_repeating(rule, token)]
+
+    def keeps_from_repeating(self, rule: Rule, token: int) -> bool:
+        asked = rule.counts or rule.checks_words or rule.writable is not None
+        return bool(self.tokenizer.long_words[token]) and not asked
 
     def _heads(self, draft: Draft, origin: int) -> tuple[int, ...]:
         """The first tokens of the phrases that are missing in a blank."""

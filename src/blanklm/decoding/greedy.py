@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from blanklm.batching import pad
-from blanklm.decoding.constraints import Rule, Text
+from blanklm.decoding.constraints import NEAR, Rule, Text
 from blanklm.decoding.draft import Draft
 from blanklm.policy import SIDES, Policy, Scores
 from blanklm.special import BLANK, PAD
@@ -80,10 +80,11 @@ def vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor
 
 
 @lru_cache(maxsize=16)
-def _tables(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """[V] which tokens start a word, [V] which are never written; [2, 4] left and right of each class of SIDES."""
+def _tables(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """[V] which tokens start a word, are never written, are long; [2, 4] left and right of each class of SIDES."""
     starts_word, never_written = vocabulary_masks(tokenizer, device)
-    return starts_word.long(), never_written, torch.tensor(SIDES).T.to(device)
+    long_words = torch.from_numpy(tokenizer.long_words).to(device)
+    return starts_word.long(), never_written, long_words, torch.tensor(SIDES).T.to(device)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class _Drafts:
         longest_spans = [text.constraints.longest_span for text in texts]
         self.longest_span = torch.tensor(longest_spans, device=device)[:, None]  # [N, 1]
         self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
-        self.starts_word, self.never_written, self.sides = _tables(constraints.tokenizer, device)
+        self.starts_word, self.never_written, self.long_words, self.sides = _tables(constraints.tokenizer, device)
+        self.near = torch.tensor([*range(-NEAR, 0), *range(1, NEAR + 1)], device=device)  # [2 NEAR]
         begun = [text.begin() for text in texts]
         self.items, self.lengths = (part.to(device) for part in pad([draft.items for draft in begun]))  # [N, L], [N]
         self.origins = pad([draft.origins for draft in begun])[0].to(device)  # [N, L]
@@ -139,6 +141,7 @@ class _Drafts:
             if self.bpe:
                 closed = ~self.open_sides.any(2)  # [K, 2]
                 log_p_word.masked_fill_(closed[:, self.starts_word], -math.inf)
+                log_p_word.scatter_(1, self._repeats(), -math.inf)
             actions = self._choose(scores, log_p_word, order, log_threshold)
             dead_ends = self.draft[actions.row[actions.log_prob == -math.inf]]
             self._record(actions)
@@ -166,7 +169,38 @@ class _Drafts:
         too_long = (by_span > 0) & (self._tally(self.items != PAD) + by_span > self.longest_span)  # [N, O]
         no_room = too_long.any(1) | (self.lengths + by_span.sum(1) > self.max_length)  # [N] for all: one at a time
         acts = torch.where(no_room[self.draft], alone, acts)
+        if self.bpe:
+            acts[self._colliding(actions, acts)] = False
         return _Actions(every[acts], actions.token[acts], actions.side[acts], actions.log_prob[acts])
+
+    def _repeats(self) -> Tensor:
+        """[K, 2 NEAR] what a blank may not write again (``Constraints.repeats``), filled up with PAD, never written."""
+        place = self.place[:, None] + self.near  # [K, 2 NEAR]
+        inside = (place >= 0) & (place < self.longest)
+        near = self.items[self.draft[:, None], place.clamp(0, self.longest - 1)]  # [K, 2 NEAR]
+        return torch.where(inside & self.long_words[near], near, PAD)
+
+    def _colliding(self, actions: _Actions, acts: Tensor) -> list[int]:
+        """The blanks that would write the same long word as a more confident one nearby; most passes have none."""
+        which = (acts & self.long_words[actions.token]).nonzero().squeeze(1)  # [R]
+        word = self.draft[which] * len(self.long_words) + actions.token[which]  # [R] of a draft
+        which = which[word.argsort(stable=True)]  # those of a word together, from left to right
+        same = (self.draft[which][1:] == self.draft[which][:-1]) & (
+            actions.token[which][1:] == actions.token[which][:-1]
+        )
+        close = same & (self.place[which][1:] - self.place[which][:-1] <= NEAR)  # [R - 1]
+        if not close.any():
+            return []
+        places: dict[tuple[int, int], list[int]] = {}  # by draft and word: where it is written in this pass
+        waiting = []
+        parts = (which, actions.log_prob[which], self.draft[which], actions.token[which], self.place[which])
+        for row, _, draft, token, place in sorted(zip(*(p.tolist() for p in parts), strict=True), key=lambda a: -a[1]):
+            written = places.setdefault((draft, token), [])
+            if any(abs(place - other) <= NEAR for other in written):
+                waiting.append(row)
+            else:
+                written.append(place)
+        return waiting
 
     def _best_of_each_draft(self, value: Tensor) -> Tensor:
         """[N] for each draft, the row of its blank with the highest value [K]; the first of equals."""

@@ -3,7 +3,8 @@ passes, not n.
 
 The blanks of one pass do not see each other's new words. They act in falling order of confidence, each on the
 draft that the ones before it left, so budgets and constraints hold at every moment; a blank whose best action has
-become impossible waits for the next pass. At least one blank acts in each pass.
+become impossible, or would repeat a long word that another one nearby has just written, waits for the next pass. At
+least one blank acts in each pass.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from blanklm.decoding.constraints import Text
+from blanklm.decoding.constraints import NEAR, Text
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import fill_greedily, fits_in_parallel
 from blanklm.decoding.search import RETRY_BEAM, beam_search, views
@@ -60,10 +61,13 @@ def act_one_by_one(policy: Policy, texts: Sequence[Text], threshold: float = 0.0
 def _act(text: Text, draft: Draft, candidates: list, log_threshold: float) -> Draft:
     """Apply each blank's action, most confident first, where it is still allowed."""
     number = {c.slot.blank: c.slot.blank for c in candidates}  # blank of the pass -> its number on the draft now
+    places = draft.blanks
+    written: dict[int, list[int]] = {}  # long words of this pass, and where on the canvas that it saw
     for rank, candidate in enumerate(sorted(candidates, key=lambda c: -c.log_prob)):
         if rank and candidate.log_prob < log_threshold:
             break
-        now = number[candidate.slot.blank]
+        now, place = number[candidate.slot.blank], places[candidate.slot.blank]
+        keeps = text.constraints.keeps_from_repeating(candidate.slot.rule, candidate.token)
         slot = next((slot for slot in text.constraints.slots(draft) if slot.blank == now), None)
         starts_word = int(text.constraints.tokenizer.starts_word[candidate.token])
         if (
@@ -71,8 +75,11 @@ def _act(text: Text, draft: Draft, candidates: list, log_threshold: float) -> Dr
             or not slot.sides[starts_word, candidate.side]
             or (slot.words is not None and candidate.token not in slot.words)
             or not text.constraints.accepts(draft, slot, candidate.token, candidate.side)
+            or (keeps and any(abs(place - other) <= NEAR for other in written.get(candidate.token, ())))
         ):
             continue
+        if keeps:
+            written.setdefault(candidate.token, []).append(place)
         draft = text.constraints.advance(draft, slot, candidate.token, candidate.side, candidate.log_prob)
         stay = sum(SIDES[candidate.side])
         number = {blank: place + (stay - 1) * (place > now) for blank, place in number.items()}

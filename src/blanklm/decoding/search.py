@@ -15,7 +15,7 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import fill_greedily, fits, vocabulary_masks
 from blanklm.errors import BlankLMError, ConstraintError
 from blanklm.policy import Policy, Scores
+from blanklm.special import BLANK
 
 ORDERS = ("confident", "left-to-right", "model")
 TOKENS_PER_PASS = 32_768
@@ -199,9 +200,28 @@ def views(policy: Policy, drafts: Sequence[tuple[Text, Draft]]) -> Iterator[View
 
 
 def score(policy: Policy, canvases: Sequence[Sequence[int]]) -> Scores:
-    """The policy's scores of canvases given as lists of ids."""
-    ids, lengths = pad(canvases)
-    return policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
+    """The policy's scores of canvases given as lists of ids; those that are alike, as the first of all samples are of
+    a text, are read once."""
+    read = {canvas: i for i, canvas in enumerate(dict.fromkeys(map(tuple, canvases)))}
+    ids, lengths = pad(list(read))
+    scores = policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
+    if len(read) == len(canvases):
+        return scores
+    blanks = (ids == BLANK).sum(1).tolist()
+    first = [0, *accumulate(blanks)]  # row of each that was read
+    rows = [first[i] + k for i in (read[tuple(canvas)] for canvas in canvases) for k in range(blanks[i])]
+    return Repeated(scores, torch.tensor(rows, device=policy.device, dtype=torch.long))
+
+
+class Repeated:
+    """Scores of blanks, some of them several times: row k is row ``of[k]`` of ``scores``."""
+
+    def __init__(self, scores: Scores, of: Tensor) -> None:
+        self.scores, self.of = scores, of  # of [K]
+        self.log_p_blank, self.log_p_word = scores.log_p_blank[of], scores.log_p_word[of]  # [K], [K, V]
+
+    def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
+        return self.scores.log_p_sides(self.of[rows], words)
 
 
 class View:
@@ -218,6 +238,7 @@ class View:
         self.slots: dict[int, Slot] = {}  # by row of the scores
         self.owner: dict[int, int] = {}  # row -> index in the group
         self.rows: list[list[int]] = []  # for each draft, its rows
+        repeats: list[tuple[int, int]] = []  # row and token
         first = 0
         for index, (text, draft) in enumerate(group):
             rows = []
@@ -227,6 +248,7 @@ class View:
                 rows.append(row)
                 if slot.words is None and slot.rule.writable is None:
                     plain.append(row)
+                    repeats += [(row, token) for token in text.constraints.repeats(draft, draft.blanks[slot.blank])]
                 else:
                     self._allow_only(row, slot)
                 if self.words_have_parts:
@@ -237,6 +259,9 @@ class View:
             self.log_p_word.masked_fill_(never_written, -math.inf)
         else:
             self.log_p_word[plain] = self.log_p_word[plain].masked_fill(never_written, -math.inf)
+        if repeats:
+            rows_and_tokens = torch.tensor(repeats, device=self.log_p_word.device)  # [R, 2]
+            self.log_p_word[rows_and_tokens[:, 0], rows_and_tokens[:, 1]] = -math.inf
 
     def _allow_only(self, row: int, slot: Slot) -> None:
         log_p = self.log_p_word[row]

@@ -263,6 +263,8 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
 
 def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
     """cos and sin [T, 1, d/H / 2] of position times frequency."""
+    if position.is_meta:  # a model that is only counted; arithmetic there would import torch's compiler
+        return (torch.empty(len(position), 1, (head_width + 1) // 2),) * 2
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=position.device) / head_width)  # [d/H / 2]
     angle = position[:, None, None] * frequency
     return angle.cos(), angle.sin()

@@ -71,6 +71,8 @@ class DrawnInsertions:
 
 
 class InsertionTransformer(EveryOrder, Predictor):
+    each_slot_ends = False  # STOP ends the text; slot_insertion.py has it end a slot
+
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=False)
         width = config.encoder.width
@@ -155,7 +157,7 @@ class InsertionTransformer(EveryOrder, Predictor):
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor, free: bool = False) -> list[Written]:
-        """The most probable (slot, word) at each step, until it is STOP.
+        """The most probable (slot, word) at each step, until it is STOP, or until all slots say STOP if each ends.
 
         Made valid as in the paper: predictions are normalised over the slots inside blanks, blanks that have no word
         yet come first, and STOP waits until every blank has one. ``free`` leaves all that out: words go anywhere.
@@ -263,14 +265,24 @@ class _Drafts:
             stop.append(log_p[:, STOP].clone())
             for found, part in zip((best, word), (log_p + bans[kinds[some]]).max(1), strict=True):
                 found.append(part)
-        best, word, log_p_stop = torch.cat(best), torch.cat(word), log_p_slot + torch.cat(stop)  # [S] each
-        chosen = best_of_each(log_p_slot + best, number, len(texts))  # [N] of S
-        score = (log_p_slot + best)[chosen]  # [N]
-
-        highest_stop = best.new_full((len(texts),), -torch.inf).scatter_reduce(0, number, log_p_stop, "amax")  # [N]
-        may_stop = ~unfilled if not self.free else lengths > 0
-        stops = may_stop & ((highest_stop > score) | (lengths >= max_length))  # [N]
-        total_stop = best.new_zeros(len(texts)).index_add(0, number, log_p_stop.exp()).clamp_min(1e-30).log()  # [N]
+        best, word, stop = torch.cat(best), torch.cat(word), torch.cat(stop)  # [S] each
+        may_stop = ~unfilled if not self.free else lengths > 0  # [N]
+        value = log_p_slot + best  # [S]
+        if model.each_slot_ends:
+            value = value.masked_fill(may_stop[number] & (stop > best), -torch.inf)
+        chosen = best_of_each(value, number, len(texts))  # [N] of S
+        score = value[chosen]  # [N]
+        if model.each_slot_ends:
+            all_stop, total_stop = (
+                score == -torch.inf,
+                best.new_zeros(len(texts)).index_add(0, number, stop),
+            )  # [N] each
+        else:
+            log_p_stop = log_p_slot + stop  # [S]
+            highest = best.new_full((len(texts),), -torch.inf).scatter_reduce(0, number, log_p_stop, "amax")  # [N]
+            all_stop = highest > score  # [N]
+            total_stop = best.new_zeros(len(texts)).index_add(0, number, log_p_stop.exp()).clamp_min(1e-30).log()  # [N]
+        stops = may_stop & (all_stop | (lengths >= max_length))  # [N]
         self.log_prob[texts] += torch.where(stops, total_stop, score)
         goes_on = ~stops
         self._insert(texts[goes_on], place[chosen][goes_on], word[chosen][goes_on])

@@ -1,17 +1,22 @@
 """The bundled English model: cased, natural text, byte-level BPE, words written from left to right.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT [STEPS]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT [--longer] [--seconds S]
 
-Writes OUT/run (the training run), OUT/model (int8, what is bundled) and OUT/result.json. The bundled model's learning
-rate fell by the clock instead of by the step, to end within the minutes there were: the steps are how far it came.
+Writes OUT/first/run (the training run), OUT/first/result.json, OUT/model (int8, what is bundled) and OUT/result.json.
+The bundled model's learning rate fell by the clock instead of by the step, to end within the minutes there were: the
+steps are how far it came.
+
+With ``--longer`` a second stage, OUT/longer, goes on from the weights of the first, its learning rate rising and
+falling again, by the clock if ``--seconds`` says so. A stage whose result is there already is not trained again. The
+bundled model has not had it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -36,6 +41,8 @@ TRAINING = TrainingConfig(
     steps=8681, tokens_per_batch=131_072, learning_rate=1.5e-3, warmup=800, weight_decay=0.02, ema=0.999, skew=0.7,
     evaluate_every=3000, save_every=10**6, log_every=100,
 )  # fmt: skip
+# From the first stage's weights, so with a lower peak and a shorter rise; another seed, so other canvases.
+LONGER = replace(TRAINING, steps=6000, learning_rate=1e-3, warmup=300, seed=1)
 PARTS = ("mix.0", "mix.1", "mix.2")
 VOCABULARY = 12_000
 MAX_LENGTH = 512
@@ -88,25 +95,39 @@ def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
     return model
 
 
-def main(out: Path, training: TrainingConfig = TRAINING, parts: tuple[str, ...] = PARTS) -> dict:
+def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...] = PARTS) -> dict:
+    """Train stage after stage, each from the weights of the one before; then write and measure the model."""
     tokenizer, texts, held_out = corpus(out, parts, MAX_LENGTH)
-    torch.manual_seed(training.seed)
-    model = build(tokenizer, MODEL)
-    started = time.perf_counter()
-    progress = train(model, tokenizer, texts, held_out, training, out / "run", show_progress=False)
-    seconds = time.perf_counter() - started
-    best = checkpoint.load(out / "run")
+    before: Path | None = None  # the run of the stage before
+    results = []
+    for name, training in stages.items():
+        folder = out / name
+        if not (folder / "result.json").exists():
+            torch.manual_seed(training.seed)
+            model = build(tokenizer, MODEL) if before is None else checkpoint.load(before).model.train()
+            started = time.perf_counter()
+            progress = train(model, tokenizer, texts, held_out, training, folder / "run", show_progress=False)
+            training = replace(training, steps=progress.step)  # where the clock ended it
+            write(folder, report(f"english, {name}", model, training, progress, time.perf_counter() - started))
+        results.append(json.loads((folder / "result.json").read_text(encoding="utf-8")))
+        before = folder / "run"
+    best = checkpoint.load(before)
     checkpoint.save(out / "model", best.model, best.tokenizer, ABOUT, dtype=torch.int8)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
-    result = report("english", model, training, progress, seconds) | {
-        "valid_bleu": {
-            name: evaluate(filler, sentences, RATIOS, seed=0, **options) for name, options in DECODINGS.items()
-        },
-    }
-    (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    bleu = {name: evaluate(filler, sentences, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
+    return write(out, results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu})
+
+
+def write(folder: Path, result: dict) -> dict:
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return result
 
 
 if __name__ == "__main__":
-    steps = int(sys.argv[2]) if len(sys.argv) > 2 else TRAINING.steps
-    print(json.dumps(main(Path(sys.argv[1]), replace(TRAINING, steps=steps)), indent=2))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--longer", action="store_true", help="a second stage of training")
+    parser.add_argument("--seconds", type=float, default=0.0, help="when the clock ends the second stage")
+    options = parser.parse_args()
+    longer = {"longer": replace(LONGER, seconds=options.seconds)} if options.longer else {}
+    print(json.dumps(main(options.out, {"first": TRAINING} | longer), indent=2))

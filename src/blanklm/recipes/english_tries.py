@@ -24,6 +24,7 @@ from torch import nn
 from blanklm.baselines import LanguageModel, load_system
 from blanklm.batching import TokenisedTexts
 from blanklm.data import mask_corpus, read_corpus
+from blanklm.errors import BlankLMError
 from blanklm.models.backbone import Pretrained
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig
@@ -136,6 +137,8 @@ def fill(folder: Path, decoding: dict[str, Any]) -> dict[str, Any]:
 
 def judge(out: Path) -> dict[str, Any]:
     """The results of all tries so far, with the perplexity of what each filled in."""
+    if not (out / JUDGE / "run" / "config.json").exists():
+        raise BlankLMError(f"the fills are in {out}, and nobody is there to judge them: train --only {JUDGE}")
     model = LanguageModel.from_pretrained(out / JUDGE / "run")
     results: dict[str, Any] = {}
     of_originals: dict[str, float] = {}  # by ratio: the same texts for every try
@@ -161,11 +164,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--only", nargs="+", choices=TRIES, default=list(TRIES))
+    parser.add_argument("--only", nargs="*", choices=TRIES, default=list(TRIES), help="none: judge what is there")
     parser.add_argument("--backbone", default="sentence-transformers/all-MiniLM-L6-v2", help="a folder or a Hub id")
     parser.add_argument("--at-once", type=int, default=1, help="tries trained side by side")
     options = parser.parse_args(arguments)
-    corpus = english.corpus(options.out, english.PARTS, MAX_LENGTH)
+    corpus = english.corpus(options.out, english.PARTS, MAX_LENGTH) if options.only else ()
     for name in options.only:
         (options.out / name).mkdir(parents=True, exist_ok=True)
 

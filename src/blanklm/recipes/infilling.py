@@ -40,12 +40,12 @@ from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRight
 from blanklm.models.mixture import Mixture
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from blanklm.models.slot_insertion import SlotInsertion
 from blanklm.recipes.report import report
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
 from blanklm.special import SPECIAL_TOKENS
@@ -105,7 +105,7 @@ CORPORA = {
         test=lambda: list(read_corpus("yahoo", "test")),
         size=EncoderConfig.of_size("base", dropout=0.3),
         training=TrainingConfig(
-            steps=6000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
+            steps=6000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.995,
             evaluate_every=150, save_every=1500, log_every=50, patience=8,
         ),
         max_length=256,
@@ -119,7 +119,7 @@ CORPORA = {
         test=partial(_yelp, "test"),
         size=EncoderConfig.of_size("small", dropout=0.1),
         training=TrainingConfig(
-            steps=8000, tokens_per_batch=16_384, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
+            steps=8000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.02, ema=0.998,
             evaluate_every=250, save_every=1000, log_every=50, patience=8,
         ),
         max_length=64,
@@ -184,7 +184,7 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     """
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
-    encoder = replace(source.config.encoder, dropout=corpus.size.dropout * 2 / 3)
+    encoder = replace(source.config.encoder, dropout=corpus.size.dropout)
     model = BLM(BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length))
     without_words = ("encoder.", "choose.", "sides_")
     layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
@@ -224,12 +224,12 @@ GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
-LIBRARY = {"tokens_per_batch": 8192}  # networks of the library, half as fast: as many steps in the same time
+LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
 POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
-    "insertion": System("InsT", partial(_predictor, InsertionTransformer), training=FULLER),
+    "insertion": System("InsT", partial(_predictor, SlotInsertion), training=FULLER),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
     "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM | LIBRARY),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),

@@ -1,6 +1,6 @@
-"""The infilling tables within minutes: all systems side by side on one GPU, each with a clock.
+"""The infilling table of a corpus within minutes: all systems on one GPU, some side by side, each with a clock.
 
-    python -m blanklm.recipes.infilling_at_once OUT [--seconds 560] [--texts 1000] [--backbone FOLDER]
+    python -m blanklm.recipes.infilling_at_once OUT [--corpus yahoo] [--seconds 560] [--texts 1000] [--backbone FOLDER]
 
 Folder and files are those of recipes/infilling.py, which finishes what the clock cut off. A system that fails does not
 stop the others: what each has to say is in OUT/logs. Trainings end by the clock, so the rows depend on the machine; the
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -24,18 +24,21 @@ from typing import Any
 from blanklm.recipes import infilling
 from blanklm.recipes.infilling import JUDGE, SYSTEMS, Part
 
-# When the training of a system begins and ends, in parts of the time there is: the sooner, the slower it fills.
+# When the training of a system begins and ends, in parts of the time there is. A process keeps a core busy and two more
+# prepare its batches: four or five at a time learn more than all at once, and those come first that fill slowly.
 SPANS = {
     "yahoo": {
-        "blm": (0.0, 0.52), "blm-minilm": (0.0, 0.58), "blm-english": (0.0, 0.66), JUDGE: (0.0, 0.50),
-        "insertion": (0.0, 0.46), "mlm": (0.0, 0.55), "bert-lm": (0.0, 0.58),
-        "seq2seq-full": (0.0, 0.50), "seq2seq-fill": (0.0, 0.53),
+        JUDGE: (0.0, 0.30), "blm": (0.0, 0.42), "blm-english": (0.0, 0.42), "blm-minilm": (0.0, 0.45),
+        "bert-lm": (0.0, 0.45), "insertion": (0.24, 0.62), "mlm": (0.30, 0.66),
+        "seq2seq-full": (0.42, 0.74), "seq2seq-fill": (0.42, 0.76),
     },
     "yelp": {
-        name: (0.54, 0.74) for name in ("blm", JUDGE, "insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill")
+        JUDGE: (0.0, 0.35), "blm": (0.0, 0.40), "blm-english": (0.0, 0.40), "blm-minilm": (0.0, 0.40),
+        "bert-lm": (0.0, 0.40), "insertion": (0.35, 0.70), "mlm": (0.40, 0.75),
+        "seq2seq-full": (0.40, 0.75), "seq2seq-fill": (0.40, 0.75),
     },
 }  # fmt: skip
-COMPILED = {("yahoo", name) for name in ("blm", "blm-english")}  # long enough to pay
+COMPILED = {("yahoo", name) for name in ("blm", "blm-english")}  # long enough to pay; the library's are as they are
 END = 0.95  # what still runs then is stopped
 SHARES = {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}  # processes that fill with a beam: it keeps its drafts in Python
 
@@ -59,18 +62,19 @@ class Together:
     """The processes of a reproduction."""
 
     out: Path
+    corpus: str
     clock: Clock
     settings: dict[str, Any]
     compiles: bool = True
     running: dict[str, BaseProcess] = field(default_factory=dict)
 
-    def part(self, corpus: str, name: str, **settings: Any) -> Part:
-        (part,) = infilling.parts_of(corpus, [name], out=self.out, workers=2, **self.settings, **settings)
+    def part(self, name: str, **settings: Any) -> Part:
+        (part,) = infilling.parts_of(self.corpus, [name], out=self.out, workers=2, **self.settings, **settings)
         return part
 
     def launch(self, work: Callable[..., None], *arguments: Any) -> str:
         """Begin some work in a process of its own, which has all modules already; the GPU is not touched before."""
-        name = "-".join(map(str, (work.__name__, *arguments)))
+        name = "-".join(map(str, (work.__name__, self.corpus, *arguments)))
         process = get_context("fork").Process(target=self._logged, args=(name, work, arguments))
         process.start()
         self.running[name] = process
@@ -100,37 +104,39 @@ class Together:
 
     # --- What the processes do -------------------------------------------------------------------------------------
 
-    def system(self, corpus: str, name: str) -> None:
+    def system(self, name: str) -> None:
         """Train a system, then fill and score with it in every way that does not wait for a choice."""
-        seconds = max(1.0, self.clock.left_until(SPANS[corpus][name][1]))
-        compiles = self.compiles and (corpus, name) in COMPILED
-        self.part(corpus, name, seconds=seconds, compiles=compiles).train(self.say)
-        self.await_judge(corpus)
+        seconds = max(1.0, self.clock.left_until(SPANS[self.corpus][name][1]))
+        compiles = self.compiles and (self.corpus, name) in COMPILED
+        self.part(name, seconds=seconds, compiles=compiles).train(self.say)
+        self.await_trained(JUDGE)
         for other, system in SYSTEMS.items():
-            there = not system.beside or self.trained(corpus, system.beside)
-            if there and (other == name != "blm" or system.model_of == name):
-                infilling.main([self.part(corpus, other)], self.say)
+            if other == name != "blm" or system.model_of == name:
+                if system.beside in SPANS[self.corpus]:
+                    self.await_trained(system.beside)
+                if not system.beside or self.trained(system.beside):
+                    infilling.main([self.part(other)], self.say)
 
-    def choice(self, corpus: str, number: int, *ratios: float) -> None:
+    def choice(self, number: int, *ratios: float) -> None:
         os.nice(5)
-        part = self.part(corpus, "blm")
+        part = self.part("blm")
         for ratio in ratios:
             part.try_choice(part.system.choices[number], ratio)
 
-    def share(self, corpus: str, ratio: float, number: int, of: int) -> None:
+    def share(self, ratio: float, number: int, of: int) -> None:
         os.nice(5)
-        self.part(corpus, "blm").fill_share(ratio, number, of)
+        self.part("blm").fill_share(ratio, number, of)
 
-    def finish(self, corpus: str) -> None:
-        self.await_judge(corpus)
-        infilling.main([self.part(corpus, "blm")], self.say)
+    def finish(self) -> None:
+        self.await_trained(JUDGE)
+        infilling.main([self.part("blm")], self.say)
 
-    def await_judge(self, corpus: str) -> None:
-        while not self.trained(corpus, JUDGE) and self.clock.part < END:
+    def await_trained(self, name: str) -> None:
+        while not self.trained(name) and self.clock.part < END:
             time.sleep(0.5)
 
-    def trained(self, corpus: str, name: str) -> bool:
-        return (self.part(corpus, name).folder / "training.json").exists()
+    def trained(self, name: str) -> bool:
+        return (self.part(name).folder / "training.json").exists()
 
     def say(self, line: str) -> None:
         print(f"{self.clock.part:6.1%} {line}", flush=True)
@@ -140,45 +146,46 @@ class Together:
     def run(self, say: Callable[[str], None] = print) -> list[str]:
         """All of it; returns what failed or was too late."""
         (self.out / "logs").mkdir(parents=True, exist_ok=True)
-        for corpus in SPANS:  # the masks, before several ask for them at once
-            for ratio in infilling.RATIOS:
-                for split in ("valid", "test"):
-                    self.part(corpus, JUDGE).masks(split, ratio)
-        waiting = [(start, corpus, name) for corpus, spans in SPANS.items() for name, (start, _) in spans.items()]
-        stages = {corpus: self._beams(corpus) for corpus in SPANS}
-        while waiting or stages or not self.done(list(self.running)):
+        for ratio in infilling.RATIOS:  # the masks, before several ask for them at once
+            for split in ("valid", "test"):
+                self.part(JUDGE).masks(split, ratio)
+        waiting = [(start, name) for name, (start, _) in SPANS[self.corpus].items()]
+        beams = self._beams() if "blm" in SPANS[self.corpus] else iter(())
+        going_on = True
+        while waiting or going_on or not self.done(list(self.running)):
             for entry in [entry for entry in waiting if entry[0] <= self.clock.part]:
                 waiting.remove(entry)
-                say(f"{self.clock.part:6.1%} {self.launch(self.system, *entry[1:])}")
-            for corpus, stage in list(stages.items()):
-                if next(stage, None) is None:
-                    del stages[corpus]
+                say(f"{self.clock.part:6.1%} {self.launch(self.system, entry[1])}")
+            going_on = next(beams, False)
             if self.clock.part > END:
                 break
             time.sleep(0.3)
         return self.stop()
 
-    def _beams(self, corpus: str):
+    def _beams(self) -> Iterator[bool]:
         """The way of the BLM, whose beam is chosen first; yields while there is nothing to do but wait."""
-        blm = self.part(corpus, "blm")
-        while not self.trained(corpus, "blm"):
+        blm, training = self.part("blm"), f"{self.system.__name__}-{self.corpus}-blm"
+        while not self.trained("blm"):
+            if training in self.running and self.done([training]):
+                return  # it failed
             yield True
         beams = range(len(blm.system.choices))
-        names = [self.launch(self.choice, corpus, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
+        names = [self.launch(self.choice, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
         while not self.done(names):
             yield True
         shares = {ratio: SHARES.get(ratio, 1) for ratio in infilling.RATIOS}
-        names = [self.launch(self.share, corpus, ratio, n, of) for ratio, of in shares.items() for n in range(of)]
+        names = [self.launch(self.share, ratio, n, of) for ratio, of in shares.items() for n in range(of)]
         while not self.done(names):
             yield True
         for ratio, of in shares.items():
             blm.join_shares(ratio, of)
-        self.launch(self.finish, corpus)
+        self.launch(self.finish)
 
 
 def main(arguments: list[str]) -> list[str]:
-    parser = argparse.ArgumentParser(description="Every system of the infilling tables at once, within a clock.")
+    parser = argparse.ArgumentParser(description="Every system of an infilling table, within a clock.")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--corpus", choices=SPANS, default="yahoo")
     parser.add_argument("--seconds", type=float, default=560)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--backbone")
@@ -188,11 +195,9 @@ def main(arguments: list[str]) -> list[str]:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask for a GPU must not begin to use it
     settings = {"texts": chosen.texts, "backbone": chosen.backbone}
-    together = Together(chosen.out, Clock(chosen.seconds), settings, compiles=not chosen.eager)
+    together = Together(chosen.out, chosen.corpus, Clock(chosen.seconds), settings, compiles=not chosen.eager)
     failed = together.run(lambda line: print(line, flush=True))
-    rows = [
-        part for corpus in SPANS for part in infilling.parts_of(corpus, out=chosen.out, **settings) if part.row.exists()
-    ]
+    rows = [part for part in infilling.parts_of(chosen.corpus, out=chosen.out, **settings) if part.row.exists()]
     print(infilling.table(infilling.main(rows)))
     for name in failed:
         print(f"not done: {name}: see {chosen.out / 'logs' / name}.log")

@@ -2,22 +2,27 @@
 
 Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated alike. One that declares itself an
 ``oracle`` is also told what each blank hides, ``fill(texts, hidden=spans)``: a mark to compare with, not a rival.
+A text that has more tokens than a system takes (its ``longest``) is filled in pieces and scored as a whole.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from blanklm.canvas import Fill
+from blanklm.canvas import Blank, Fill, Template
 from blanklm.data import Masked, mask_corpus, no_infill
 from blanklm.metrics import corpus_bleu
 from blanklm.tasks.fluency import Judge, perplexity
+from blanklm.tokenizer import Tokenizer
 
 FAILURES = ("lost_words", "wrong_blanks")  # of outputs that are no fill of their canvas
 
-Progress = Callable[[int], None]  # called with the number of texts just filled
+Progress = Callable[[float], None]  # called with the number of texts just filled
+
+_WORD_AND_SPACE = re.compile(r"\S+\s*|\s+")
 
 
 class Filler(Protocol):
@@ -54,10 +59,59 @@ def evaluate(
     return report
 
 
-def fills_of(system: Filler, masked: Sequence[Masked], **options: Any) -> list[Fill]:
+def fills_of(system: Filler, masked: Sequence[Masked], progress: Progress | None = None, **options: Any) -> list[Fill]:
     """The system's fills; an oracle is told what is hidden."""
-    told = {"hidden": [m.spans for m in masked]} if getattr(system, "oracle", False) else {}
-    return system.fill([str(m.template) for m in masked], **told, **options)
+    longest = getattr(system, "longest", None)
+    cut = [[m] if longest is None else in_pieces(m, system.tokenizer, longest) for m in masked]
+    pieces = [piece for each in cut for piece in each if piece.spans]
+    if getattr(system, "oracle", False):
+        options["hidden"] = [piece.spans for piece in pieces]
+    if progress is not None:
+        texts_a_piece = len(masked) / max(1, len(pieces))
+        options["progress"] = lambda done: progress(done * texts_a_piece)
+    filled = iter(system.fill([str(piece.template) for piece in pieces], **options))
+    return [_joined([next(filled) if piece.spans else Fill(piece.text, (), 0.0) for piece in each]) for each in cut]
+
+
+def _joined(fills: list[Fill]) -> Fill:
+    if len(fills) == 1:
+        return fills[0]
+    spans = tuple(span for fill in fills for span in fill.spans)
+    return Fill("".join(fill.text for fill in fills), spans, sum(fill.log_prob for fill in fills))
+
+
+def in_pieces(masked: Masked, tokenizer: Tokenizer, longest: int) -> list[Masked]:
+    """The text, cut where it has more than ``longest`` tokens: after the last space between two given words that fits.
+
+    Where there is none it is cut beside a blank; a word, or what one blank hides, is never cut.
+    """
+    if len(tokenizer.encode(masked.text)) <= longest:
+        return [masked]
+    parts: list[tuple[str, bool]] = []  # a given word with the space after it, or what a blank hides
+    for piece, span in zip(masked.template.pieces, (*masked.spans, ""), strict=True):
+        parts += [(word, False) for word in _WORD_AND_SPACE.findall(piece)]
+        parts += [(span, True)] if span else []
+    sizes = [len(ids) for ids in tokenizer.encode_many([part for part, _ in parts])]
+    starts, size, between = [0], 0, 0
+    for i, (_, hidden) in enumerate(parts):
+        if i and not hidden and not parts[i - 1][1]:
+            between = i  # two given words meet here
+        if size + sizes[i] > longest and i > starts[-1]:
+            starts.append(between if between > starts[-1] else i)
+            size = sum(sizes[starts[-1] : i])
+        size += sizes[i]
+    return [_masked(parts[start:end]) for start, end in zip(starts, (*starts[1:], len(parts)), strict=True)]
+
+
+def _masked(parts: list[tuple[str, bool]]) -> Masked:
+    pieces, spans = [""], []
+    for part, hidden in parts:
+        if hidden:
+            spans.append(part)
+            pieces.append("")
+        else:
+            pieces[-1] += part
+    return Masked(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
 
 
 def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:

@@ -8,7 +8,7 @@ four, also against all. Copying scores high in BLEU, so the two always stand tog
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,6 +137,14 @@ def frontier(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
         return any(a >= own[0] and b >= own[1] and (a, b) != own for a, b in points.values())
 
     return sorted((name for name in points if not beaten(name)), key=lambda name: -points[name][0])
+
+
+def not_beaten(published: Mapping[str, Mapping[str, float]], ours: Iterable[Mapping[str, float]]) -> list[str]:
+    """The published rows that none of ours is ahead of in accuracy and BLEU alike."""
+    points = [(row["accuracy"], row["bleu"]) for row in ours]
+    return [
+        name for name, row in published.items() if not any(a > row["accuracy"] and b > row["bleu"] for a, b in points)
+    ]
 
 
 class Salience:

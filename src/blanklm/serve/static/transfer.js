@@ -104,8 +104,9 @@ async function rewrite(wanted, { remember = true } = {}) {
   }
 }
 
-function noteOn({ reads_as: { style, p }, to, unknown }) {
-  const already = style === to ? `The text reads as ${style} already (${percent(p)}). ` : "";
+function noteOn({ reads_as: { style, p }, to, unknown, rewrites }) {
+  let already = style === to ? `The text reads as ${style} already (${percent(p)}). ` : "";
+  if (!already && rewrites[0].style < 0.5) already = `Nothing was found that reads as ${to}: mark other words. `;
   const words = unknown.map((word) => `“${word}”`).join(", ");
   return already + (unknown.length ? `The model does not know ${words}.` : "");
 }
