@@ -644,13 +644,12 @@ def restorer_measured(part: str) -> str:
         "papyri": "papyri",
         "editors": "editors' restorations, any length",
     }
+    measures = "cer", "top1", "top20", "ece"
     rows = [
-        [say, *(f"{r[s][key]:.1f}" if key in r[s] else "" for key in ("cer", "top1", "top20", "ece"))]
-        for s, say in what.items()
-        if s in r
+        [say, *(f"{r[s][key]:.1f}" if key in r[s] else "" for key in measures)] for s, say in what.items() if s in r
     ]
-    if "editors" in r:
-        short = [f"{r['editors'][f'short_{key}']:.1f}" for key in ("cer", "top1", "top20", "ece")]
+    if editors := r.get("editors"):
+        short = [f"{editors[key]:.1f}" if key in editors else "" for key in (f"short_{key}" for key in measures)]
         rows.append(["editors' restorations, texts with gaps of 1-10 alone", *short])
     for told in ("range", "unknown"):
         if m := r.get(f"single, {told}"):
