@@ -66,16 +66,31 @@ def exact(
 
 @dataclass(frozen=True)
 class Estimate:
-    """log X_m of each text, X_m being unbiased for p(x).
+    """log X_m of each text, X_m being unbiased for p(x): the mean of the weights p(x, order) / q(order) of m orders.
 
-    E[log X_m] <= log p(x), with equality only as m grows: ``standard_error`` is that of the estimate of
-    E[log X_m] (delta method over the m orders), never an interval for log p(x) itself.
+    E[log X_m] <= log p(x), with equality only as m grows: ``standard_errors`` and ``interval`` are those of the estimate
+    of E[log X_m], never of log p(x) itself.
     """
 
-    log_likelihoods: np.ndarray  # [texts]
-    standard_errors: np.ndarray  # [texts]
+    log_weights: np.ndarray  # [texts, m]
     tokens: np.ndarray  # [texts]
-    orders: int  # m
+
+    @property
+    def orders(self) -> int:
+        return self.log_weights.shape[1]
+
+    @property
+    def log_likelihoods(self) -> np.ndarray:
+        """log X_m [texts]."""
+        return _log_mean(self.log_weights)
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """[texts] by the delta method over the orders: too small where few orders outweigh the others."""
+        if self.orders == 1:
+            return np.zeros(len(self.tokens))
+        weights = np.exp(self.log_weights - self.log_weights.max(1, keepdims=True))  # [texts, m]
+        return weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(self.orders)
 
     @property
     def perplexity(self) -> float:
@@ -84,10 +99,28 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m."""
-        mean = -self.log_likelihoods.sum() / self.tokens.sum()
-        error = 1.96 * math.sqrt((self.standard_errors**2).sum()) / self.tokens.sum()
-        return math.exp(mean - error), math.exp(mean + error)
+        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m.
+
+        The variance of log X_m is at most that of log X_(m/2), which the two halves of every text's orders show: an
+        interval that is rather too wide, whatever the weights' distribution.
+        """
+        half = self.orders // 2
+        if not half:
+            return 0.0, math.inf
+        halves = [_log_mean(part) for part in (self.log_weights[:, :half], self.log_weights[:, half : 2 * half])]
+        error = 1.96 * math.sqrt(((halves[0] - halves[1]) ** 2 / 2).sum()) / self.tokens.sum()
+        return self.perplexity * math.exp(-error), self.perplexity * math.exp(error)
+
+    def at(self, orders: int) -> float:
+        """The perplexity at another, smaller m: the mean of log X_m over as many groups of orders as there are."""
+        groups = self.orders // orders
+        log_weights = self.log_weights[:, : groups * orders].reshape(len(self.tokens), groups, orders)
+        return math.exp(-_log_mean(log_weights).mean(1).sum() / self.tokens.sum())
+
+
+def _log_mean(log_weights: np.ndarray) -> np.ndarray:
+    """The log of the mean of weights [..., m]."""
+    return np.logaddexp.reduce(log_weights, axis=-1) - math.log(log_weights.shape[-1])
 
 
 @torch.inference_mode()
@@ -102,7 +135,7 @@ def monte_carlo(
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
     pairs = _Pairs.of(texts, orders, seed)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
-    log_orders = torch.zeros_like(log_joint)  # log n!
+    log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
     for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
@@ -117,8 +150,9 @@ def monte_carlo(
         log_orders[first : first + len(tokens)] = log_count.double()
         if progress:
             progress(len(step))
-    by_text = (part.view(-1, orders).cpu().numpy() for part in (log_joint, log_orders))
-    return _average_orders(*by_text, pairs.texts, texts)
+    log_weights = np.zeros((len(texts), orders))
+    log_weights[pairs.texts] = (log_joint + log_orders).view(-1, orders).cpu().numpy()
+    return Estimate(log_weights, np.array([len(text) for text in texts]))
 
 
 def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
@@ -160,7 +194,7 @@ class _Pairs:
 
     def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, ranks
-        and log-number of orders of those P pairs."""
+        and - log q of the orders of those P pairs."""
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
         ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
@@ -193,20 +227,6 @@ def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Genera
         streams.append(np.random.default_rng([seed, digest, seen[digest]]))
         seen[digest] += 1
     return streams
-
-
-def _average_orders(
-    log_joint: np.ndarray, log_orders: np.ndarray, kept: np.ndarray, texts: Sequence[Sequence[int]]
-) -> Estimate:
-    """Of the texts ``kept`` [N], whose log p(x, order) and log n! are [N, m]."""
-    orders = log_joint.shape[1]
-    log_x, errors = np.zeros(len(texts)), np.zeros(len(texts))
-    top = log_joint.max(1, keepdims=True) if len(kept) else log_joint  # [N, 1]
-    weights = np.exp(log_joint - top)  # [N, m]
-    log_x[kept] = log_orders[:, 0] + top[:, 0] + np.log(weights.mean(1))
-    if orders > 1:
-        errors[kept] = weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(orders)
-    return Estimate(log_x, errors, np.array([len(text) for text in texts]), orders)
 
 
 @torch.inference_mode()
