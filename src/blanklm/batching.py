@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -119,26 +118,33 @@ class TokenisedTexts:
         return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes() + styles).hexdigest()
 
 
-def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[list[int]]:
-    """The language-modelling convention: all texts in one stream, each ended by <eos>, in chunks of ``length``."""
+def one_stream(texts: Iterable[Sequence[int]]) -> list[int]:
+    """The language-modelling convention: all texts in one stream, each ended by <eos>."""
+    return [token for text in texts for token in (*text, EOS)]
+
+
+def cut(stream: Sequence[int], length: int) -> list[Sequence[int]]:
+    """A stream in chunks of ``length``; the last may be shorter."""
     if length < 1:
         raise BlankLMError(f"a chunk has at least 1 token, not {length}")
-    stream = [token for text in texts for token in (*text, EOS)]
     return [stream[start : start + length] for start in range(0, len(stream), length)]
 
 
+def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[int]]:
+    return cut(one_stream(texts), length)
+
+
 class TokenStream(TokenisedTexts):
-    """One stream of tokens (see ``stream_chunks``) whose chunks begin elsewhere in every epoch: no token is always first.
+    """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
 
     Text number i is the chunk that begins at token i.
     """
 
     def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
         super().__init__(())
-        (stream,) = stream_chunks(texts, sys.maxsize) or [[]]
-        self.flat, self.chunk = np.asarray(stream, dtype=np.int32), length
-        self.starts = np.arange(len(stream))
-        self.lengths = np.minimum(length, len(stream) - self.starts)
+        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
+        self.starts = np.arange(len(self.flat))
+        self.lengths = np.minimum(length, len(self.flat) - self.starts)
 
     def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
         """The chunks from a random place among the first on; what stands before it has its turn in other epochs."""

@@ -68,8 +68,8 @@ def exact(
 class Estimate:
     """log X_m of each text, X_m being unbiased for p(x): the mean of the weights p(x, order) / q(order) of m orders.
 
-    E[log X_m] <= log p(x), with equality only as m grows: ``standard_errors`` and ``interval`` are those of the estimate
-    of E[log X_m], never of log p(x) itself.
+    E[log X_m] <= log p(x), with equality only as m grows: ``standard_errors`` and ``interval`` are those of the
+    estimate of E[log X_m], never of log p(x) itself.
     """
 
     log_weights: np.ndarray  # [texts, m]

@@ -32,7 +32,7 @@ from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.special import BLANK, PAD
 from blanklm.tokenizer import Tokenizer
 
-WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
+WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
 
 
 def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float) -> Tensor:
-    """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none, but every blank has its own."""
+    """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none. Blanks keep theirs."""
     vectors = embedding(symbols)
     if not (embedding.training and share):
         return vectors

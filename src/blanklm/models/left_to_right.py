@@ -1,7 +1,7 @@
 """A left-to-right language model: log p(x) = sum over i of log p(x_i | x_1 ... x_{i-1}), <eos> being the last x_i.
 
-It judges how fluent filled texts are (tasks/fluency.py). On a stream of texts that is cut anywhere (LeftToRightStream), a
-chunk has no end of its own: it is what language models are measured by.
+It judges how fluent filled texts are (tasks/fluency.py). On a stream that is cut anywhere (LeftToRightStream), a chunk
+has no end of its own: that is how language models are measured.
 """
 
 from __future__ import annotations
