@@ -1107,15 +1107,19 @@ def data(
 class Table(StrEnum):
     infilling = "infilling"
     sentiment = "sentiment"
+    language_modelling = "language-modelling"
 
 
 @app.command()
 def reproduce(
     table: Annotated[Table, typer.Argument(help="Which of the paper's experiments.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="yahoo or yelp; both by default.")] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="yahoo or yelp; ptb, wikitext2 or wikitext103. Those at hand by default.")
+    ] = None,
     part: Annotated[list[str] | None, typer.Option(help="A system, such as blm or insertion; all by default.")] = None,
     texts: Annotated[int, typer.Option(help="Fill so many texts of the test set; 0: all.")] = 0,
+    orders: Annotated[int, typer.Option(help="language-modelling: orders m on the whole test set.")] = 100,
     seconds: Annotated[float, typer.Option(help="End each system's training by the clock; 0: by its steps.")] = 0.0,
     backbone: Annotated[
         str | None, typer.Option(help="The pretrained encoder of BERT+LM: a folder or a Hub id; MiniLM by default.")
@@ -1131,6 +1135,16 @@ def reproduce(
         if corpus or part or texts or backbone:
             raise BlankLMError("the sentiment table is made as a whole: give --out and --seconds alone")
         sentiment.main(out, seconds or sentiment.SECONDS)
+        return
+    if table == Table.language_modelling:
+        from blanklm.recipes import language_modelling
+
+        if texts or backbone:
+            raise BlankLMError("language models are measured on whole test sets: leave out --texts and --backbone")
+        chosen = corpus or language_modelling.AT_HAND
+        settings = {"out": out, "orders": orders, "seconds": seconds}
+        parts = [one for name in chosen for one in language_modelling.parts_of(name, part, **settings)]
+        print(language_modelling.table(language_modelling.main(parts, _say)))
         return
     from blanklm.recipes import infilling
 

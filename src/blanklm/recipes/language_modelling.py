@@ -83,6 +83,7 @@ CORPORA = {
     "wikitext2": Corpus("wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.35)), TRAINING),
     "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192)),
 }
+AT_HAND = ["ptb", "wikitext2"]  # what is done where no corpus is named
 
 
 @cache
@@ -356,6 +357,8 @@ def _last_loss(path: Path) -> float | None:
 
 def parts_of(corpus: str, names: Sequence[str] | None = None, **settings: Any) -> list[Part]:
     """The parts of a corpus: those named, or all that are rows of the table."""
+    if settings.get("orders", 1) < 1:
+        raise BlankLMError(f"the number of orders is at least 1, not {settings['orders']}")
     if corpus not in CORPORA:
         raise BlankLMError(f"there is no corpus {corpus!r} in this table: choose {', '.join(CORPORA)}")
     unknown = [name for name in names or () if name not in SYSTEMS]
