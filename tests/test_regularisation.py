@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from blanklm import checkpoint
-from blanklm.batching import GOLDEN, POOL, Batch, Draw, TokenisedTexts, TokenStream, pad, split_by_budget, training_epoch
+from blanklm.batching import (
+    GOLDEN,
+    POOL,
+    Batch,
+    Draw,
+    TokenisedTexts,
+    TokenStream,
+    pad,
+    split_by_budget,
+    training_epoch,
+)
 from blanklm.conceal import Packing, leaning_ranks, leaning_weights
 from blanklm.errors import BlankLMError, TrainingError
 from blanklm.likelihood import exact, monte_carlo
