@@ -23,7 +23,8 @@ from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
 from blanklm.conceal import random_keys, show_first
 from blanklm.errors import BlankLMError
-from blanklm.policy import Policy
+from blanklm.policy import SIDES, Policy
+from blanklm.special import BLANK
 
 LONGEST_EXACT = 16  # 2^16 canvases
 TOKENS_PER_BATCH = {"cpu": 32_768, "cuda": 2**20}  # of the texts whose canvases are scored together
@@ -131,13 +132,21 @@ def monte_carlo(
     seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
+    own: Sequence[Sequence[int]] | None = None,
 ) -> Estimate:
-    """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
+    """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
+
+    ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
+    """
     pairs = _Pairs.of(texts, orders, seed)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
     log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
     for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
+        if own is not None:
+            _put_own(own, rank, pairs, int(pair[0]))
+            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
+                raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
         shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
@@ -165,6 +174,47 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     kinds, kind = key.unique(return_inverse=True)  # [U], [B]
     index = torch.arange(len(kind), device=shown.device)
     return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind
+
+
+def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
+    """Into ``ranks`` [P, L] of the pairs from ``first`` on: each text's own order in the place of its first draw."""
+    for row in range(-first % pairs.draws, len(ranks), pairs.draws):
+        order = own[pairs.texts[(first + row) // pairs.draws]]
+        ranks[row, : len(order)] = torch.as_tensor(order, device=ranks.device)
+
+
+@torch.inference_mode()
+def draw_texts(policy: Policy, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """``count`` texts as the model writes them, each action drawn by its probability, and the orders they came in.
+
+    An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
+    tokens are left out (so there may be fewer texts); that depends on the text alone and not on its order.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    drafts = [([BLANK], [-1]) for _ in range(count)]  # symbols, and the step that wrote each
+    done, step = [], 0
+    while drafts:
+        canvases, lengths = (part.to(policy.device) for part in pad([symbols for symbols, _ in drafts]))
+        scores = policy.score(canvases, lengths, canvases.shape[1])
+        text, place = (canvases == BLANK).nonzero(as_tuple=True)  # [K]
+        p_blank = torch.zeros(len(drafts), canvases.shape[1])
+        p_blank[text.cpu(), place.cpu()] = scores.log_p_blank.float().exp().cpu()
+        chosen = torch.multinomial(p_blank, 1, generator=chance).squeeze(1)  # [B]
+        row = torch.zeros(canvases.shape, dtype=torch.long)
+        row[text.cpu(), place.cpu()] = torch.arange(len(text))
+        row = row[torch.arange(len(drafts)), chosen].to(policy.device)  # [B] of K
+        p_word = scores.log_p_word[row].float().exp().cpu()
+        word = torch.multinomial(p_word, 1, generator=chance).squeeze(1)  # [B]
+        p_sides = scores.log_p_sides(row, word.to(policy.device)).float().exp().cpu()  # [B, 4]
+        sides = torch.multinomial(p_sides, 1, generator=chance).squeeze(1).tolist()  # [B]
+        for (symbols, steps), at, token, side in zip(drafts, chosen.tolist(), word.tolist(), sides, strict=True):
+            left, right = SIDES[side]
+            symbols[at : at + 1] = [BLANK] * left + [token] + [BLANK] * right
+            steps[at : at + 1] = [-1] * left + [step] + [-1] * right
+        step += 1
+        done += [draft for draft in drafts if BLANK not in draft[0]]
+        drafts = [draft for draft in drafts if BLANK in draft[0] and len(draft[0]) <= longest]
+    return [symbols for symbols, _ in done], [steps for _, steps in done]
 
 
 def _budget(tokens_per_batch: int | None, policy: Policy) -> int:

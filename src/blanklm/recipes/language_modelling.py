@@ -48,6 +48,7 @@ SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
 HIDDEN = (0.1, 0.3, 0.5)  # shares of words, where what orders do to infilling is measured
 TRIED_WITH = 30  # orders
+WRITTEN = 32  # texts that a model writes, for the two-sided view
 TREND = (1, 3, 10, 30, 100, 300, 1000)
 
 
@@ -234,6 +235,8 @@ class Part:
         found: dict[str, Any] = {"bounds": bounds}
         if isinstance(model, BLM):
             found["infilling"] = self._once("infilling", lambda: self._infilling(model))
+            if not (self.system.tried or self.system.lean):
+                found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
         row = self.write_row(found)
         for name, orders in self.plan:
             texts, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
@@ -288,6 +291,20 @@ class Part:
             masked = [m for m in mask_corpus(texts, ratio, 0) if m.spans]
             found[f"{ratio:g}"] = score(masked, fills_of(system, masked, order="parallel"))
         return found
+
+    def _two_sided(self, model: BLM) -> dict[str, Any]:
+        """On texts that the model itself has written: perplexities that are too high and too low in expectation.
+
+        The order that a text was written in is a draw from p(order | x). With it among the orders, E[1 / X_m] is
+        1 / p(x), so that E[log X_m] is at least log p(x); without it, at most. Of other texts no such order is known.
+        """
+        texts, own = likelihood.draw_texts(model, WRITTEN, 2 * self.system.chunk)
+        if not texts:
+            return {"texts": 0}
+        drawn = likelihood.monte_carlo(model, texts, self.orders + 1, tokens_per_batch=_budget(model), own=own)
+        found = {"texts": len(texts), "tokens": int(drawn.tokens.sum()), "orders": self.orders}
+        without = Estimate(drawn.log_weights[:, 1:], drawn.tokens)
+        return found | {"perplexity": [drawn.perplexity, without.perplexity]}
 
     @property
     def _valid(self) -> list[Sequence[int]]:
