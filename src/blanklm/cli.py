@@ -601,6 +601,9 @@ def train(
         bool, typer.Option("--from-disk", help="Read the texts while training: for more than memory holds.")
     ] = False,
     dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
+    lean: Annotated[
+        float, typer.Option(help="Weight orders: write word i before others by exp(-LEAN i). 0: all orders alike.")
+    ] = 0.0,
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
     learning_rate: Annotated[float | None, typer.Option(help="By default 0.001, or 0.0002 with a backbone.")] = None,
@@ -631,7 +634,7 @@ def train(
     """
     if task == TrainingTask.transfer:
         unfit = {"TEXTS": texts, "--valid": valid, "--backbone": backbone, "--tokenizer": tokenizer}
-        unfit |= {"--stream": stream, "--from-disk": from_disk}
+        unfit |= {"--stream": stream, "--from-disk": from_disk, "--lean": lean}
         if given := [name for name, value in unfit.items() if value]:
             raise BlankLMError(f"--task transfer trains on --style0 and --style1: leave out {', '.join(given)}")
         if style0 is None or style1 is None:
@@ -709,9 +712,9 @@ def train(
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
     torch.manual_seed(seed)
     if source:
-        model = BLM.on(source, words, max_length=max_length)
+        model = BLM.on(source, words, max_length=max_length, lean=lean)
     else:
-        model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
+        model = BLM(BLMConfig(len(words), encoder, max_length=max_length, lean=lean))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
     known = "" if from_disk else f"; {training.tokens:,} training tokens"
