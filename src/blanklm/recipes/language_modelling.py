@@ -349,7 +349,8 @@ def _described(estimate: Estimate) -> dict[str, Any]:
         "tokens": int(estimate.tokens.sum()),
         "orders": estimate.orders,
         "perplexity": {str(m): estimate.at(m) for m in TREND if m <= estimate.orders},
-        "interval": [low, high],  # at the greatest m
+        "at_all": estimate.perplexity,  # m being all orders there are
+        "interval": [low, high],
     }
 
 
