@@ -237,6 +237,8 @@ class Part:
             found["infilling"] = self._once("infilling", lambda: self._infilling(model))
             if not (self.system.tried or self.system.lean):
                 found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
+        if not self.system.tried:
+            found["precision"] = self._once("precision", lambda: self._precisions(model))
         row = self.write_row(found)
         for name, orders in self.plan:
             texts, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
@@ -305,6 +307,14 @@ class Part:
         found = {"texts": len(texts), "tokens": int(drawn.tokens.sum()), "orders": self.orders}
         without = Estimate(drawn.log_weights[:, 1:], drawn.tokens)
         return found | {"perplexity": [drawn.perplexity, without.perplexity]}
+
+    def _precisions(self, model: nn.Module) -> dict[str, float]:
+        """The perplexity of the seeded chunks under the same orders, as everything is measured here and in float32."""
+        exact, found = checkpoint.load(self.folder / "run").model.eval().to(model.device), {}
+        for one in (model, exact):
+            drawn = likelihood.monte_carlo(one, self.on["seeded"], SLICE, tokens_per_batch=_budget(model) // 8)
+            found[str(one.embedding.weight.dtype).removeprefix("torch.")] = drawn.perplexity
+        return found
 
     @property
     def _valid(self) -> list[Sequence[int]]:
