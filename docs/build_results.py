@@ -961,7 +961,9 @@ def lm_precision() -> str:
         if len(row.get("precision", {})) == 2
     ]
     said = "; ".join(f"{name}: {view['bfloat16']:.2f} and {view['float32']:.2f}" for name, view in views)
-    return f"Measured in half precision; the ten chunks at m = 10, the same orders, in bfloat16 and in float32: {said}.\n"
+    return (
+        f"Measured in half precision; the ten chunks at m = 10, the same orders, in bfloat16 and in float32: {said}.\n"
+    )
 
 
 def lm_two_sided() -> str:
