@@ -268,10 +268,8 @@ class Part:
         draws = 32
 
         def bound(texts: Sequence[Sequence[int]]) -> float:
-            log_probs = likelihood.bound(
-                model, texts, draws, tokens_per_batch=_budget(model) // 8
-            )  # many rows a canvas
-            return _perplexity(log_probs, texts)
+            budget = _budget(model) // 8  # each canvas has many rows of the vocabulary
+            return _perplexity(likelihood.bound(model, texts, draws, tokens_per_batch=budget), texts)
 
         found = {name: bound(texts) for name, texts in chunks.items()}
         if self.system.lean:
