@@ -40,7 +40,7 @@ from blanklm.models.predictor import PredictorConfig
 from blanklm.recipes.report import go, report, write_json
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import WORKERS, Run, TrainingConfig
+from blanklm.training import WORKERS, Run, TrainingConfig, compile_parts
 
 CHUNK = 128  # tokens
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
@@ -77,7 +77,7 @@ def dropouts(dropout: float, hidden: float = 0.1, word: float = 0.1) -> dict[str
 
 TRAINING = TrainingConfig(
     steps=100_000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.999,
-    evaluate_every=250, save_every=10_000, log_every=50,
+    evaluate_every=500, save_every=10_000, log_every=50,
 )  # fmt: skip
 CORPORA = {
     "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.4, 0.2)), replace(MEDIUM, **dropouts(0.5, 0.3)), TRAINING),
@@ -234,6 +234,8 @@ class Part:
         if not self.system.tried:
             found["precision"] = self._once("precision", lambda: self._precisions(model))
         row = self.write_row(found)
+        if self.compiles and model.device.type == "cuda":
+            compile_parts(model)
         for name, orders in self.plan:
             texts, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
             for number in range(-(-orders // width)):
