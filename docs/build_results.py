@@ -929,6 +929,8 @@ def lm_tries() -> str:
                     f"{bleu:.1f}",
                 ]
             )
+    if not rows:
+        return "Nothing is recorded yet.\n"
     headings = ["", "epochs", "training loss", "validation", "test bound", "m = 1, part", "m = 30, part", "BLEU"]
     return table(headings, rows)
 
@@ -950,7 +952,7 @@ def lm_setting() -> str:
             f"  test: {row['test']['tokens']:,} tokens in chunks of {row['chunk']}. Epochs: BLM {training['epochs']:.0f} in {training['seconds']:.0f} s on a shared "
             f"{training['hardware']}" + (f", {others}" if others else "") + ".\n"
         )
-    return "".join(lines)
+    return "".join(lines) or "No run of ours is recorded yet: the rows below are the paper's.\n"
 
 
 def lm_precision() -> str:
@@ -960,6 +962,8 @@ def lm_precision() -> str:
         for row in language_models(corpus).values()
         if len(row.get("precision", {})) == 2
     ]
+    if not views:
+        return ""
     said = "; ".join(f"{name}: {view['bfloat16']:.2f} and {view['float32']:.2f}" for name, view in views)
     return (
         f"Measured in half precision; the ten chunks at m = 10, the same orders, in bfloat16 and in float32: {said}.\n"
@@ -976,7 +980,10 @@ def lm_two_sided() -> str:
                 f"- {title}: {view['texts']} texts of {view['tokens'] / view['texts']:.0f} tokens on average that the BLM wrote: perplexity "
                 f"between {low:.2f} and {high:.2f} at m = {view['orders']}.\n"
             )
-    return "".join(lines)
+    if not lines:
+        return ""
+    intro = "From both sides, on texts that the model wrote itself, where the order they were written in makes a bound from above:"
+    return f"{intro}\n\n{''.join(lines)}"
 
 
 PASSAGES = {
