@@ -914,7 +914,8 @@ def lm_orders() -> str:
 def lm_tries() -> str:
     rows = []
     for corpus, title in STREAMS.items():
-        for row in language_models(corpus, tried=True).values():
+        blms = [row for name, row in language_models(corpus).items() if name.startswith("blm")]
+        for row in [*blms, *language_models(corpus, tried=True).values()]:
             found, training = row["estimates"].get("sample", {}).get("perplexity", {}), row["training"]
             bleu = row["infilling"]["0.3"]["bleu"]
             orders = [f"{found[m]:.1f}" if m in found else "" for m in ("1", "30")]
