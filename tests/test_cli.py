@@ -282,11 +282,11 @@ def test_train_on_orders_that_lean(blanklm, tmp_path):
     command = ["train", texts, "--out", tmp_path / "run", "--size", "tiny", "--steps", 6, "--tokens-per-batch", 256]
     assert blanklm(*command, "--stream", "--max-length", 16, "--lean", 0.3)[0] == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["lean"] == 0.3
-    code, out, _ = blanklm("score", "--model", tmp_path / "run", "the cat sat", "--orders", 50, "--json")
+    score = ("score", "the cat sat", "--model", tmp_path / "run", "--json")
     exactly = json.loads(
         blanklm("score", "--model", tmp_path / "run", "the cat sat", "--method", "exact", "--json")[1][0]
     )
-    estimate = json.loads(out[0])
+    estimate = json.loads(blanklm(*score, "--orders", 50)[1][0])
     assert abs(estimate["log_prob"] - exactly["log_prob"]) < 5 * estimate["standard_error"] + 1e-3
 
 
