@@ -283,9 +283,7 @@ def test_train_on_orders_that_lean(blanklm, tmp_path):
     assert blanklm(*command, "--stream", "--max-length", 16, "--lean", 0.3)[0] == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["lean"] == 0.3
     score = ("score", "the cat sat", "--model", tmp_path / "run", "--json")
-    exactly = json.loads(
-        blanklm("score", "--model", tmp_path / "run", "the cat sat", "--method", "exact", "--json")[1][0]
-    )
+    exactly = json.loads(blanklm(*score, "--method", "exact")[1][0])
     estimate = json.loads(blanklm(*score, "--orders", 50)[1][0])
     assert abs(estimate["log_prob"] - exactly["log_prob"]) < 5 * estimate["standard_error"] + 1e-3
 
