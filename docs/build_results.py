@@ -857,7 +857,7 @@ def language_models(corpus: str, tried: bool = False) -> dict[str, dict]:
     """The rows there are, in the order of the recipe; tries or what they were made for."""
     paths = (ROOT / "results" / "language-modelling").glob(f"{corpus}-*.json")
     rows = {row["system"]: row for row in (json.loads(path.read_text(encoding="utf-8")) for path in paths)}
-    order = ["lm", "insertion", "blm", "blm-lean"]
+    order = ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
     names = sorted(rows, key=lambda name: (order.index(name) if name in order else len(order), name))
     return {name: rows[name] for name in names if name.startswith("try") == tried}
 

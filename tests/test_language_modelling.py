@@ -59,7 +59,7 @@ def quiet(line):
 
 def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     rows = {row["system"]: row for row in lm.main(parts("ptb", None), quiet)}
-    assert list(rows) == ["lm", "insertion", "blm", "blm-lean"]
+    assert list(rows) == ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row

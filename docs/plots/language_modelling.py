@@ -17,7 +17,13 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import ScalarFormatter
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SYSTEMS = {"blm": "#b3501b", "blm-lean": "#e0b13f", "insertion": "#1f6fb4", "lm": "#777777"}
+SYSTEMS = {
+    "blm": "#b3501b",
+    "blm-curriculum": "#1b7f5c",
+    "blm-lean": "#e0b13f",
+    "insertion": "#1f6fb4",
+    "lm": "#777777",
+}
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SETS = {"test": ("whole test set", "-"), "seeded": ("ten chunks", "--")}
 

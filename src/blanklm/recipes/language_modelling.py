@@ -124,6 +124,7 @@ SYSTEMS = {
     "lm": System("left-to-right Transformer", LeftToRightStream),
     "insertion": System("InsT", InsertionTransformer),
     "blm": System("BLM"),
+    "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
     "try-plain": tried("dropout on input and sub-layers alone", encoder=ELSEWHERE),
@@ -139,7 +140,6 @@ SYSTEMS = {
     "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
     "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
     "try-canvases": tried("four canvases of each text in a batch", training={"canvases": 4}),
-    "try-curriculum": tried("orders from left-to-right to random", training={"curriculum": 0.2}),
     "try-lean-more": tried("orders leaning left, 0.2 a token", lean=0.2),
 }
 
