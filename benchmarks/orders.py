@@ -3,8 +3,8 @@
     python benchmarks/orders.py [--steps 400,1200] [--out FILE]
 
 Uniform orders, a curriculum from left-to-right to random, orders that lean to the left, and a left-to-right model: all
-with the same encoder, stream, batches and steps. Perplexities are those of a test stream, in chunks; the source's own is
-that of its transitions. A chunk's first symbol has nothing before it, so no model can reach that.
+with the same encoder, stream, batches and steps. Perplexities are those of a test stream, in chunks; the source's own
+is that of its transitions. A chunk's first symbol has nothing before it, so no model can reach that.
 """
 
 from __future__ import annotations
