@@ -936,6 +936,14 @@ def lm_tries() -> str:
     return table(headings, rows)
 
 
+def lm_source() -> str:
+    r = result("benchmarks/orders-cpu")
+    steps = list(next(iter(r["rows"].values())))
+    rows = [[name, *(f"{row[s]['perplexity']:.2f}" for s in steps)] for name, row in r["rows"].items()]
+    headings = [f"perplexity (the source's own: {r['source']:.2f})", *(f"{int(s):,} steps" for s in steps)]
+    return table(headings, rows)
+
+
 def lm_setting() -> str:
     lines = []
     for corpus, title in STREAMS.items():
@@ -1042,6 +1050,7 @@ PASSAGES = {
         lm_table,
         lm_orders,
         lm_tries,
+        lm_source,
         lm_setting,
         lm_two_sided,
         lm_precision,
