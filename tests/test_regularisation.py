@@ -25,8 +25,11 @@ from blanklm.batching import (
 from blanklm.conceal import Packing, leaning_ranks, leaning_weights
 from blanklm.errors import BlankLMError, TrainingError
 from blanklm.likelihood import exact, monte_carlo
-from blanklm.models.blm import BLMConfig
+from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
+from blanklm.models.insertion import InsertionTransformer
+from blanklm.models.left_to_right import LeftToRight, LeftToRightStream
+from blanklm.models.predictor import PredictorConfig
 from blanklm.special import BLANK, EOS
 from blanklm.training import TrainingConfig
 from tests.conftest import make_blm
@@ -86,9 +89,9 @@ def test_stochastic_depth_skips_layers_for_whole_sequences_and_keeps_the_mean():
     assert abs(float(kept[:, 0].mean()) - 1) < 4 * float(kept[:, 0].std()) / math.sqrt(4000)
 
 
-def test_word_dropout_takes_the_vectors_of_words_and_never_of_blanks():
+def test_word_dropout_takes_the_vectors_of_words_and_never_of_blanks_or_ends():
     embedding = torch.nn.Embedding(10, 4)
-    symbols = torch.tensor([BLANK, 5] * 2000)
+    symbols = torch.tensor([BLANK, 5, EOS, 6] * 1000)
     torch.manual_seed(0)
     vectors = drop_words(embedding.train(), symbols, 0.3)
     whole = embedding(symbols)
@@ -97,6 +100,18 @@ def test_word_dropout_takes_the_vectors_of_words_and_never_of_blanks():
     assert torch.equal(vectors[~lost], whole[~lost])
     assert torch.equal(drop_words(embedding.eval(), symbols, 0.3), whole)
     assert torch.equal(drop_words(embedding.train(), symbols, 0.0), whole)
+
+
+@pytest.mark.parametrize("kind", [BLM, InsertionTransformer, LeftToRight, LeftToRightStream])
+def test_gradients_stay_small_where_every_word_is_lost(kind):
+    torch.manual_seed(0)
+    encoder = EncoderConfig(6, 2, 64, 256, dropout=0.0, word_dropout=0.99)
+    model = kind((BLMConfig if kind is BLM else PredictorConfig)(50, encoder)).train()
+    texts = [[5], [6, 7], [8, 9, 10, 11] * 4]
+    batch = Batch(*pad(texts * 20), torch.linspace(0, 0.99, 60, dtype=torch.double), torch.arange(60))
+    (model.loss(model.prepare(batch)).sum() / batch.lengths.sum()).backward()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    assert 0 < float(norm) < 100
 
 
 # --- The order of the data --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from blanklm.conceal import ROWS, Packing
 from blanklm.errors import BlankLMError
-from blanklm.special import BLANK
+from blanklm.special import BLANK, EOS
 
 
 @dataclass(frozen=True)
@@ -230,11 +230,16 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
 
 
 def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float) -> Tensor:
-    """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none. Blanks keep theirs."""
+    """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none.
+
+    Blanks and <eos> keep theirs: a sequence of nothing but zeros stays zero in every layer, and each of its norms would
+    multiply gradients by a few hundred.
+    """
     vectors = embedding(symbols)
     if not (embedding.training and share):
         return vectors
-    lost = (torch.rand(len(symbols), device=vectors.device) < share) & (symbols != BLANK)  # [T]
+    lost = torch.rand(len(symbols), device=vectors.device) < share  # [T]
+    lost = lost & (symbols != BLANK) & (symbols != EOS)
     return vectors.masked_fill(lost[:, None], 0.0)
 
 
