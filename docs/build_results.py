@@ -843,7 +843,7 @@ def sentiment_model() -> str:
 # --- Language modelling -----------------------------------------------------------------------------------------------
 
 STREAMS = {"ptb": "PTB", "wikitext2": "WikiText-2"}
-PAPER_PERPLEXITY = {
+PAPER_STREAMS = {
     "LSTM (Grave et al. 2017)": ("82.3", "99.3"),
     "AWD-LSTM (Merity et al. 2017)": ("57.3", "65.8"),
     "Transformer-XL (Dai et al. 2019)": ("54.5", ""),
@@ -874,11 +874,11 @@ def perplexity_of(row: dict) -> str:
 
 def lm_table() -> str:
     ours = {corpus: {row["label"]: row for row in language_models(corpus).values()} for corpus in STREAMS}
-    labels = dict.fromkeys([*PAPER_PERPLEXITY, *(label for rows in ours.values() for label in rows)])
+    labels = dict.fromkeys([*PAPER_STREAMS, *(label for rows in ours.values() for label in rows)])
     rows = []
     for label in labels:
         cells = [perplexity_of(rows[label]) if label in rows else "" for rows in ours.values()]
-        rows.append([label, *cells, *PAPER_PERPLEXITY.get(label, ("", ""))])
+        rows.append([label, *cells, *PAPER_STREAMS.get(label, ("", ""))])
     return table(["perplexity a token", *STREAMS.values(), "paper: PTB", "WikiText-2"], rows)
 
 

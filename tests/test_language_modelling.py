@@ -155,7 +155,7 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
     names = ["ptb:lm", "ptb:try-lean-more", "ptb:try-skew"]
     failed = at_once.main([str(tmp_path / "out"), "--seconds", "90", "--orders", "10", "--parts", *names])
     said = capsys.readouterr().out
-    assert failed == ["train_and_measure-ptb:try-skew"] and "not done: train_and_measure-ptb:try-skew" in said
+    assert failed == ["train_and_measure-all-ptb:try-skew"] and "not done: train_and_measure-all-ptb:try-skew" in said
     assert "skew must be a number above 0" in (tmp_path / "out" / "logs" / f"{failed[0]}.log").read_text()
     assert "ptb orders leaning left" in said and "~" in said and "(exact)" in said
 

@@ -65,7 +65,8 @@ def main(arguments: list[str]) -> list[str]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask for a GPU must not begin to use it
-    together = Measured(chosen.out, Clock(chosen.seconds), {"orders": chosen.orders}, training=chosen.training)
+    settings = {"orders": chosen.orders}
+    together = Measured(chosen.out, "all", Clock(chosen.seconds), settings, training=chosen.training)
     failed = together.run_parts(chosen.parts, lambda line: print(line, flush=True))
     rows = [part for part in map(together.part, chosen.parts) if part.row.exists()]
     print(language_modelling.table([language_modelling.read_row(part) for part in rows]))
