@@ -7,6 +7,7 @@ of that name returns.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -910,6 +911,161 @@ def sentiment_model() -> str:
     )
 
 
+# --- Language modelling -----------------------------------------------------------------------------------------------
+
+STREAMS = {"ptb": "PTB", "wikitext2": "WikiText-2"}
+PAPER_STREAMS = {
+    "LSTM (Grave et al. 2017)": ("82.3", "99.3"),
+    "AWD-LSTM (Merity et al. 2017)": ("57.3", "65.8"),
+    "Transformer-XL (Dai et al. 2019)": ("54.5", ""),
+    "InsT": ("77.3", "91.4"),
+    "BLM": ("69.2", "81.2"),
+}
+PAPER_TREND = {"1": "46.3", "10": "44.4", "100": "43.3", "1000": "42.5"}  # on WikiText-103
+
+
+def language_models(corpus: str, tried: bool = False) -> dict[str, dict]:
+    """The rows there are, in the order of the recipe; tries or what they were made for."""
+    paths = (ROOT / "results" / "language-modelling").glob(f"{corpus}-*.json")
+    rows = {row["system"]: row for row in (json.loads(path.read_text(encoding="utf-8")) for path in paths)}
+    order = ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
+    names = sorted(rows, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return {name: rows[name] for name in names if name.startswith("try") == tried}
+
+
+def perplexity_of(row: dict) -> str:
+    """On the whole test set, at the greatest m there is."""
+    if "exact" in row:
+        return f"{row['exact']['test']:.1f}"
+    if "test" not in row["estimates"]:
+        return ""
+    estimate = row["estimates"]["test"]
+    return f"{estimate['at_all']:.1f} (m = {estimate['orders']})"
+
+
+def lm_table() -> str:
+    ours = {corpus: {row["label"]: row for row in language_models(corpus).values()} for corpus in STREAMS}
+    labels = dict.fromkeys([*PAPER_STREAMS, *(label for rows in ours.values() for label in rows)])
+    rows = []
+    for label in labels:
+        cells = [perplexity_of(rows[label]) if label in rows else "" for rows in ours.values()]
+        rows.append([label, *cells, *PAPER_STREAMS.get(label, ("", ""))])
+    return table(["perplexity a token", *STREAMS.values(), "paper: PTB", "WikiText-2"], rows)
+
+
+def lm_orders() -> str:
+    trend = ("1", "3", "10", "30", "100", "300", "1000")
+    rows = []
+    for corpus, title in STREAMS.items():
+        for row in language_models(corpus).values():
+            for name, say in (("test", "all"), ("seeded", "ten chunks")):
+                if name not in row.get("estimates", {}):
+                    continue
+                estimate = row["estimates"][name]
+                found = [f"{estimate['perplexity'][m]:.2f}" if m in estimate["perplexity"] else "" for m in trend]
+                low, high = estimate["interval"]
+                last = f"{low:.2f} to {high:.2f}, m = {estimate['orders']}"
+                rows.append(
+                    [
+                        f"{title}, {row['label']}, {say}",
+                        f"{row['bounds']['test']:.2f}" if say == "all" else "",
+                        *found,
+                        last,
+                    ]
+                )
+            if "exact" in row:
+                for name, say in (("test", "all"), ("seeded", "ten chunks")):
+                    rows.append(
+                        [f"{title}, {row['label']}, {say}", f"{row['exact'][name]:.2f}", *([""] * len(trend)), "exact"]
+                    )
+    rows.append(["WikiText-103 in the paper, BLM", "", *(PAPER_TREND.get(m, "") for m in trend), ""])
+    return table(["perplexity", "bound", *(f"m = {m}" for m in trend), "95 % interval at the greatest m"], rows)
+
+
+def lm_tries() -> str:
+    rows = []
+    for corpus, title in STREAMS.items():
+        blms = [row for name, row in language_models(corpus).items() if name.startswith("blm")]
+        for row in [*blms, *language_models(corpus, tried=True).values()]:
+            found, training = row["estimates"].get("sample", {}).get("perplexity", {}), row["training"]
+            bleu = row["infilling"]["0.3"]["bleu"]
+            orders = [f"{found[m]:.1f}" if m in found else "" for m in ("1", "30")]
+            rows.append(
+                [
+                    f"{title}, {row['label']}",
+                    f"{training['epochs']:.0f}",
+                    f"{training['train_loss']:.2f}",
+                    f"{math.log(row['bounds']['valid']):.2f}",
+                    f"{row['bounds']['test']:.1f}",
+                    *orders,
+                    f"{bleu:.1f}",
+                ]
+            )
+    if not rows:
+        return "Nothing is recorded yet.\n"
+    headings = ["", "epochs", "training loss", "validation", "test bound", "m = 1, part", "m = 30, part", "BLEU"]
+    return table(headings, rows)
+
+
+def lm_source() -> str:
+    r = result("benchmarks/orders-cpu")
+    steps = list(next(iter(r["rows"].values())))
+    rows = [[name, *(f"{row[s]['perplexity']:.2f}" for s in steps)] for name, row in r["rows"].items()]
+    headings = [f"perplexity (the source's own: {r['source']:.2f})", *(f"{int(s):,} steps" for s in steps)]
+    return table(headings, rows)
+
+
+def lm_setting() -> str:
+    lines = []
+    for corpus, title in STREAMS.items():
+        rows = language_models(corpus)
+        if "blm" not in rows:
+            continue
+        row, training = rows["blm"], rows["blm"]["training"]
+        encoder, others = (
+            training["model"]["encoder"],
+            ", ".join(f"{r['label']} {r['training']['epochs']:.0f}" for name, r in rows.items() if name != "blm"),
+        )
+        lines.append(
+            f"- {title}: {training['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, vocabulary "
+            f"{training['model']['vocabulary']:,}); {training['tokens']:,} training tokens;\n"
+            f"  test: {row['test']['tokens']:,} tokens in chunks of {row['chunk']}. Epochs: BLM {training['epochs']:.0f} in {training['seconds']:.0f} s on a shared "
+            f"{training['hardware']}" + (f", {others}" if others else "") + ".\n"
+        )
+    return "".join(lines) or "No run of ours is recorded yet: the rows below are the paper's.\n"
+
+
+def lm_precision() -> str:
+    views = [
+        (f"{title}, {row['label']}", row["precision"])
+        for corpus, title in STREAMS.items()
+        for row in language_models(corpus).values()
+        if len(row.get("precision", {})) == 2
+    ]
+    if not views:
+        return ""
+    said = "; ".join(f"{name}: {view['bfloat16']:.2f} and {view['float32']:.2f}" for name, view in views)
+    return (
+        f"Measured in half precision; the ten chunks at m = 10, the same orders, in bfloat16 and in float32: {said}.\n"
+    )
+
+
+def lm_two_sided() -> str:
+    lines = []
+    for corpus, title in STREAMS.items():
+        view = language_models(corpus).get("blm", {}).get("two_sided", {})
+        if view.get("texts"):
+            low, high = view["perplexity"]
+            lines.append(
+                f"- {title}: {view['texts']} texts of {view['tokens'] / view['texts']:.0f} tokens on average that the BLM wrote: perplexity "
+                f"between {low:.2f} and {high:.2f} at m = {view['orders']}.\n"
+            )
+    if not lines:
+        return ""
+    intro = "From both sides, on texts that the model wrote itself, where the order they were written in makes a bound from above:"
+    return f"{intro}\n\n{''.join(lines)}"
+
+
 PASSAGES = {
     function.__name__: function
     for function in (
@@ -967,6 +1123,13 @@ PASSAGES = {
         sentiment_beyond,
         sentiment_model,
         sentiment_bundled,
+        lm_table,
+        lm_orders,
+        lm_tries,
+        lm_source,
+        lm_setting,
+        lm_two_sided,
+        lm_precision,
     )
 }
 

@@ -93,3 +93,12 @@ def test_the_first_fill_benchmark_times_a_fresh_process(tmp_path):
     assert seconds["command"] > seconds["fill"]
     recorded = json.loads((ROOT / "results" / "benchmarks" / "first-fill-cpu.json").read_text())["median_seconds"]
     assert recorded["load"] < 2 and recorded["first_fill"] < 0.3  # what is promised, as it was measured
+
+
+def test_the_benchmark_of_orders_knows_its_source(tmp_path):
+    out = tmp_path / "orders.json"
+    options = ["--steps", "2", "--train", "400", "--test", "160", "--out", str(out)]
+    subprocess.run([sys.executable, "benchmarks/orders.py", *options], cwd=ROOT, check=True, capture_output=True)
+    report = json.loads(out.read_text())
+    assert len(report["rows"]) == 5
+    assert all(row["2"]["perplexity"] > report["source"] > 1 for row in report["rows"].values())

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ import torch
 from blanklm import likelihood
 from blanklm.batching import Batch, pad
 from blanklm.errors import BlankLMError
-from blanklm.likelihood import bound, exact, monte_carlo
+from blanklm.likelihood import Estimate, bound, draw_texts, exact, monte_carlo
+from blanklm.models.insertion import InsertionTransformer
 from tests.conftest import make_blm
+from tests.test_baselines import make
 from tests.test_blm import log_joint
+from tests.test_insertion import log_p_of_order
 
 TEXTS = [[5, 9, 5, 7], [4], [6, 6, 10]]
 
@@ -67,12 +71,95 @@ def test_monte_carlo_is_unbiased_for_p_and_low_for_log_p(blm):
     assert logs.mean() < more.mean() < truth + 0.02
 
 
-def test_the_interval_covers_the_expected_log_estimate(blm):
-    """Of 200 estimates of E[log X_m], about 95 % of the intervals hold the mean of them all."""
+def test_the_standard_errors_cover_the_expected_log_estimate(blm):
+    """Of 400 estimates of E[log X_m], about 95 % are within 1.96 errors of the mean of them all."""
     estimate = monte_carlo(blm, [TEXTS[0]] * 400, orders=50)
     center = estimate.log_likelihoods.mean()
     inside = np.abs(estimate.log_likelihoods - center) < 1.96 * estimate.standard_errors
     assert 0.85 < inside.mean() <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["BLM", "InsT"])
+@pytest.mark.parametrize("m", [1, 2])
+def test_over_all_draws_of_m_orders_the_mean_of_x_m_is_p_itself(blm, kind, m):
+    """Unbiasedness by enumeration: every m-tuple of orders is equally likely, and the mean of X_m is exactly p(x)."""
+    text = TEXTS[2]
+    model, joint = (blm, log_joint) if kind == "BLM" else (make(InsertionTransformer, 12), log_p_of_order)
+    weights = [math.log(6) + joint(model, text, order) for order in itertools.permutations(range(3))]
+    tuples = np.array(list(itertools.product(weights, repeat=m)))  # [6^m, m]
+    x_m = Estimate(tuples, np.full(len(tuples), 3)).log_likelihoods
+    truth = exact(model, text)
+    assert np.exp(x_m).mean() == pytest.approx(math.exp(truth), rel=1e-4)
+    assert x_m.mean() < truth  # and its log is too low
+    drawn = monte_carlo(model, [text] * 500, m, seed=3).log_likelihoods  # what is drawn is one of these
+    assert all(np.abs(x_m - one).min() < 1e-4 for one in drawn)
+    p = np.exp(drawn - truth)
+    assert abs(p.mean() - 1) < 4 * p.std() / math.sqrt(500)
+
+
+def test_a_smaller_m_is_read_off_the_same_orders(blm):
+    estimate = monte_carlo(blm, TEXTS, orders=12)
+    assert estimate.at(12) == pytest.approx(estimate.perplexity)
+    by_four = [Estimate(estimate.log_weights[:, k : k + 4], estimate.tokens).log_likelihoods for k in (0, 4, 8)]
+    assert estimate.at(4) == pytest.approx(math.exp(-np.mean(by_four, 0).sum() / 8))
+    assert estimate.at(1) == pytest.approx(math.exp(-estimate.log_weights.mean(1).sum() / 8))
+    assert estimate.at(1) > estimate.at(4) > estimate.at(12)
+    assert estimate.interval[0] < estimate.perplexity < estimate.interval[1]
+    assert monte_carlo(blm, TEXTS, orders=1).interval == (0.0, math.inf)  # one order says nothing of the others
+
+
+def test_the_interval_holds_where_few_orders_outweigh_all_others():
+    """Weights that spread over tens of nats, as those of long chunks do: the delta method would be far too sure."""
+    rng, tokens = np.random.default_rng(0), np.full(60, 128)
+    drawn = [Estimate(rng.normal(0, 10, (60, 40)), tokens) for _ in range(300)]
+    center = np.mean([estimate.log_likelihoods.sum() for estimate in drawn]) / tokens.sum()
+    inside = [low < math.exp(-center) < high for low, high in (estimate.interval for estimate in drawn)]
+    assert np.mean(inside) > 0.93
+    deltas = [1.96 * math.sqrt((e.standard_errors**2).sum()) / tokens.sum() for e in drawn]
+    sure = [abs(-math.log(e.perplexity) - center) < d for e, d in zip(drawn, deltas, strict=True)]
+    assert np.mean(sure) < 0.6
+
+
+def writer():
+    """A model that writes texts of a few words."""
+    model = make_blm(vocabulary=6, spread=6.0)
+    model.sides_out.bias.data += torch.tensor([1.5, 0, 0, 0])
+    return model
+
+
+def test_texts_are_drawn_with_their_probability_in_orders_drawn_with_theirs():
+    model, draws = writer(), 6000
+    texts, ranks = draw_texts(model, draws, longest=3)
+    assert 0 < draws - len(texts) < draws / 2 and max(map(len, texts)) == 3
+    counted = Counter(map(tuple, texts))
+    for text in itertools.chain(itertools.product(range(2, 6)), itertools.product(range(2, 6), repeat=2)):
+        p = math.exp(exact(model, list(text)))
+        assert abs(counted[text] / draws - p) < 4.5 * math.sqrt(p / draws)
+    pairs = [(tuple(rank), text) for text, rank in zip(texts, ranks, strict=True) if len(text) == 2]
+    texts_of_two = {tuple(text) for _, text in pairs}
+    forward = {text: math.exp(log_joint(model, list(text), (0, 1)) - exact(model, list(text))) for text in texts_of_two}
+    expected = sum(forward[tuple(text)] for _, text in pairs)
+    found = sum(rank == (0, 1) for rank, _ in pairs)
+    assert abs(found - expected) < 4 * math.sqrt(len(pairs)) / 2
+
+
+def test_with_the_order_a_text_was_written_in_the_estimate_is_too_high_and_without_it_too_low():
+    """E[1 / X_m] = 1 / p(x) where one of the orders is drawn from p(order | x)."""
+    model = writer()
+    texts, own = draw_texts(model, 6000, longest=3, seed=1)
+    texts, own = zip(*((text, rank) for text, rank in zip(texts, own, strict=True) if len(text) == 3), strict=True)
+    truth = np.array([exact(model, text) for text in texts])
+    above = monte_carlo(model, texts, 3, own=own, tokens_per_batch=64).log_likelihoods
+    np.testing.assert_allclose(above, monte_carlo(model, texts, 3, own=own).log_likelihoods, atol=1e-4)
+    ratio = np.exp(truth - above)
+    assert len(texts) > 300 and abs(ratio.mean() - 1) < 4 * ratio.std() / math.sqrt(len(ratio))
+    assert monte_carlo(model, texts, 3, seed=1).log_likelihoods.mean() < truth.mean() < above.mean()
+    alone = monte_carlo(model, texts[:5], 1, own=own[:5]).log_likelihoods  # the order given, and no other
+    orders = [sorted(range(3), key=rank.__getitem__) for rank in own[:5]]
+    expected = [math.log(6) + log_joint(model, text, order) for text, order in zip(texts, orders, strict=False)]
+    assert alone == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(BlankLMError, match="not alike"):
+        monte_carlo(make_blm(vocabulary=6, lean=0.5), texts[:2], 3, own=own[:2])
 
 
 def test_the_stratified_bound_agrees_with_the_enumerated_one_and_varies_less(blm):

@@ -27,6 +27,7 @@ class Batch:
     seeds: Tensor  # [B] one seed per text for its order
     for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
     styles: Tensor | None = None  # [B] the style of each text, where texts have one
+    lean: float = 0.0  # how much more than the model's own the orders lean to the left (an early part of a curriculum)
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in vars(self).values()))
@@ -89,6 +90,10 @@ class TokenisedTexts:
         part.flat = self.flat[self.starts[first] : self.starts[last]]
         return part
 
+    def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
+        """The texts that an epoch goes through, each once: all of them."""
+        return np.arange(len(self))
+
     def __len__(self) -> int:
         return len(self.lengths)
 
@@ -113,12 +118,45 @@ class TokenisedTexts:
         return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes() + styles).hexdigest()
 
 
-def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[list[int]]:
-    """The language-modelling convention: all texts in one stream, each ended by <eos>, in chunks of ``length``."""
+def one_stream(texts: Iterable[Sequence[int]]) -> list[int]:
+    """The language-modelling convention: all texts in one stream, each ended by <eos>."""
+    return [token for text in texts for token in (*text, EOS)]
+
+
+def cut(stream: Sequence[int], length: int) -> list[Sequence[int]]:
+    """A stream in chunks of ``length``; the last may be shorter."""
     if length < 1:
         raise BlankLMError(f"a chunk has at least 1 token, not {length}")
-    stream = [token for text in texts for token in (*text, EOS)]
     return [stream[start : start + length] for start in range(0, len(stream), length)]
+
+
+def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[int]]:
+    return cut(one_stream(texts), length)
+
+
+class TokenStream(TokenisedTexts):
+    """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
+
+    Text number i is the chunk that begins at token i.
+    """
+
+    def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
+        super().__init__(())
+        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
+        self.starts = np.arange(len(self.flat))
+        self.lengths = np.minimum(length, len(self.flat) - self.starts)
+
+    def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
+        """The chunks from a random place among the first on; what stands before it has its turn in other epochs."""
+        offset = np.random.default_rng([seed, epoch, self.chunk]).integers(min(self.chunk, len(self.flat)))
+        return np.arange(offset, len(self.flat), self.chunk)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.flat[index : index + self.chunk]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.flat)
 
 
 @dataclass(frozen=True)
@@ -128,11 +166,12 @@ class Draw:
     indices: np.ndarray  # [B]
     fractions: np.ndarray  # [B]
     seeds: np.ndarray  # [B]
+    lean: float = 0.0  # of all of them
 
     def part(self, rank: int, processes: int) -> Draw:
         """The texts of one process out of several."""
         mine = slice(rank, None, processes)
-        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
+        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine], self.lean)
 
     def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:
         """The texts of one process and their weight in the batch's loss.
@@ -146,33 +185,37 @@ class Draw:
     def collate(self, texts: TokenisedTexts, for_gpu: bool = False) -> Batch:
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
-        return Batch(tokens, lengths, torch.from_numpy(self.fractions), torch.from_numpy(self.seeds), for_gpu, styles)
+        fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
+        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean)
 
 
 def training_epoch(
-    texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int, skew: float = 1.0
+    texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int, skew: float = 1.0, canvases: int = 1
 ) -> list[Draw]:
     """All batches of an epoch: every text once, shuffled, in batches of at most ``tokens_per_batch`` padded tokens.
 
     t is stratified over the shuffled texts: their fractions are successive multiples of the golden ratio plus an
     offset of the epoch. Each text's t stays uniform (the loss is unbiased) and depends on nothing else in its batch.
-    Raised to the power ``skew``, they favour canvases that show more (below 1) or less (above 1).
+    Raised to the power ``skew``, they favour canvases that show more (below 1) or less (above 1). Each text may have
+    several ``canvases``, side by side.
     """
+    members = texts.of_epoch(seed, epoch)  # [N]
     rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(texts))
-    fractions = np.empty(len(texts))
-    fractions[order] = ((rng.random() + GOLDEN * np.arange(len(texts))) % 1.0) ** skew
-    seeds = rng.integers(np.iinfo(np.int64).max) // 2 + np.arange(len(texts))
+    order = rng.permutation(len(members)).repeat(canvases)
+    count = np.arange(len(order))
+    fractions = ((rng.random() + GOLDEN * count) % 1.0) ** skew  # in this order
+    seeds = rng.integers(np.iinfo(np.int64).max) // 2 + (order * canvases + count % canvases)
 
-    average = max(1.0, texts.tokens / max(1, len(texts)))
+    lengths = texts.lengths[members]
+    average = max(1.0, lengths.sum() / max(1, len(lengths)))
     pool = max(1, round(POOL * tokens_per_batch / average))
     draws = []
     for start in range(0, len(order), pool):
-        members = order[start : start + pool]
-        members = members[np.argsort(texts.lengths[members], kind="stable")]
-        for batch in split_by_budget(texts.lengths[members], tokens_per_batch):
-            indices = members[batch]
-            draws.append(Draw(indices, fractions[indices], seeds[indices]))
+        some = count[start : start + pool]
+        some = some[np.argsort(lengths[order[some]], kind="stable")]
+        for batch in split_by_budget(lengths[order[some]], tokens_per_batch):
+            drawn = some[batch]
+            draws.append(Draw(members[order[drawn]], fractions[drawn], seeds[drawn]))
     return [draws[i] for i in rng.permutation(len(draws))]
 
 

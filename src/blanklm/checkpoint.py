@@ -36,6 +36,7 @@ GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file
 MODELS = {  # kind -> where its class and config live
     "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
+    "left-to-right-stream": ("blanklm.models.left_to_right", "LeftToRightStream", "PredictorConfig"),
     "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
     "roberta-masked": ("blanklm.models.roberta", "RobertaMasked", "PredictorConfig"),

@@ -601,6 +601,9 @@ def train(
         bool, typer.Option("--from-disk", help="Read the texts while training: for more than memory holds.")
     ] = False,
     dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
+    lean: Annotated[
+        float, typer.Option(help="Weight orders: write word i before others by exp(-LEAN i). 0: all orders alike.")
+    ] = 0.0,
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
     learning_rate: Annotated[float | None, typer.Option(help="By default 0.001, or 0.0002 with a backbone.")] = None,
@@ -631,7 +634,7 @@ def train(
     """
     if task == TrainingTask.transfer:
         unfit = {"TEXTS": texts, "--valid": valid, "--backbone": backbone, "--tokenizer": tokenizer}
-        unfit |= {"--stream": stream, "--from-disk": from_disk}
+        unfit |= {"--stream": stream, "--from-disk": from_disk, "--lean": lean}
         if given := [name for name, value in unfit.items() if value]:
             raise BlankLMError(f"--task transfer trains on --style0 and --style1: leave out {', '.join(given)}")
         if style0 is None or style1 is None:
@@ -709,9 +712,9 @@ def train(
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
     torch.manual_seed(seed)
     if source:
-        model = BLM.on(source, words, max_length=max_length)
+        model = BLM.on(source, words, max_length=max_length, lean=lean)
     else:
-        model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
+        model = BLM(BLMConfig(len(words), encoder, max_length=max_length, lean=lean))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
     known = "" if from_disk else f"; {training.tokens:,} training tokens"
@@ -1107,15 +1110,19 @@ def data(
 class Table(StrEnum):
     infilling = "infilling"
     sentiment = "sentiment"
+    language_modelling = "language-modelling"
 
 
 @app.command()
 def reproduce(
     table: Annotated[Table, typer.Argument(help="Which of the paper's experiments.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="yahoo or yelp; both by default.")] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="yahoo or yelp; ptb, wikitext2 or wikitext103. Those at hand by default.")
+    ] = None,
     part: Annotated[list[str] | None, typer.Option(help="A system, such as blm or insertion; all by default.")] = None,
     texts: Annotated[int, typer.Option(help="Fill so many texts of the test set; 0: all.")] = 0,
+    orders: Annotated[int, typer.Option(help="language-modelling: orders m on the whole test set.")] = 100,
     seconds: Annotated[float, typer.Option(help="End each system's training by the clock; 0: by its steps.")] = 0.0,
     backbone: Annotated[
         str | None, typer.Option(help="The pretrained encoder of BERT+LM: a folder or a Hub id; MiniLM by default.")
@@ -1131,6 +1138,16 @@ def reproduce(
         if corpus or part or texts or backbone:
             raise BlankLMError("the sentiment table is made as a whole: give --out and --seconds alone")
         sentiment.main(out, seconds or sentiment.SECONDS)
+        return
+    if table == Table.language_modelling:
+        from blanklm.recipes import language_modelling
+
+        if texts or backbone:
+            raise BlankLMError("language models are measured on whole test sets: leave out --texts and --backbone")
+        chosen = corpus or language_modelling.AT_HAND
+        settings = {"out": out, "orders": orders, "seconds": seconds}
+        parts = [one for name in chosen for one in language_modelling.parts_of(name, part, **settings)]
+        print(language_modelling.table(language_modelling.main(parts, _say)))
         return
     from blanklm.recipes import infilling
 

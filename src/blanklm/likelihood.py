@@ -23,7 +23,8 @@ from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
 from blanklm.conceal import random_keys, show_first
 from blanklm.errors import BlankLMError
-from blanklm.policy import Policy
+from blanklm.policy import SIDES, Policy
+from blanklm.special import BLANK
 
 LONGEST_EXACT = 16  # 2^16 canvases
 TOKENS_PER_BATCH = {"cpu": 32_768, "cuda": 2**20}  # of the texts whose canvases are scored together
@@ -66,16 +67,31 @@ def exact(
 
 @dataclass(frozen=True)
 class Estimate:
-    """log X_m of each text, X_m being unbiased for p(x).
+    """log X_m of each text, X_m being unbiased for p(x): the mean of the weights p(x, order) / q(order) of m orders.
 
-    E[log X_m] <= log p(x), with equality only as m grows: ``standard_error`` is that of the estimate of
-    E[log X_m] (delta method over the m orders), never an interval for log p(x) itself.
+    E[log X_m] <= log p(x), with equality only as m grows: ``standard_errors`` and ``interval`` are those of the
+    estimate of E[log X_m], never of log p(x) itself.
     """
 
-    log_likelihoods: np.ndarray  # [texts]
-    standard_errors: np.ndarray  # [texts]
+    log_weights: np.ndarray  # [texts, m]
     tokens: np.ndarray  # [texts]
-    orders: int  # m
+
+    @property
+    def orders(self) -> int:
+        return self.log_weights.shape[1]
+
+    @property
+    def log_likelihoods(self) -> np.ndarray:
+        """log X_m [texts]."""
+        return _log_mean(self.log_weights)
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """[texts] by the delta method over the orders: too small where few orders outweigh the others."""
+        if self.orders == 1:
+            return np.zeros(len(self.tokens))
+        weights = np.exp(self.log_weights - self.log_weights.max(1, keepdims=True))  # [texts, m]
+        return weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(self.orders)
 
     @property
     def perplexity(self) -> float:
@@ -84,10 +100,28 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m."""
-        mean = -self.log_likelihoods.sum() / self.tokens.sum()
-        error = 1.96 * math.sqrt((self.standard_errors**2).sum()) / self.tokens.sum()
-        return math.exp(mean - error), math.exp(mean + error)
+        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m.
+
+        The variance of log X_m is at most that of log X_(m/2), which the two halves of every text's orders show: an
+        interval that is rather too wide, whatever the weights' distribution.
+        """
+        half = self.orders // 2
+        if not half:
+            return 0.0, math.inf
+        halves = [_log_mean(part) for part in (self.log_weights[:, :half], self.log_weights[:, half : 2 * half])]
+        error = 1.96 * math.sqrt(((halves[0] - halves[1]) ** 2 / 2).sum()) / self.tokens.sum()
+        return self.perplexity * math.exp(-error), self.perplexity * math.exp(error)
+
+    def at(self, orders: int) -> float:
+        """The perplexity at another, smaller m: the mean of log X_m over as many groups of orders as there are."""
+        groups = self.orders // orders
+        log_weights = self.log_weights[:, : groups * orders].reshape(len(self.tokens), groups, orders)
+        return math.exp(-_log_mean(log_weights).mean(1).sum() / self.tokens.sum())
+
+
+def _log_mean(log_weights: np.ndarray) -> np.ndarray:
+    """The log of the mean of weights [..., m]."""
+    return np.logaddexp.reduce(log_weights, axis=-1) - math.log(log_weights.shape[-1])
 
 
 @torch.inference_mode()
@@ -98,13 +132,21 @@ def monte_carlo(
     seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
+    own: Sequence[Sequence[int]] | None = None,
 ) -> Estimate:
-    """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0."""
+    """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
+
+    ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
+    """
     pairs = _Pairs.of(texts, orders, seed)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
-    log_orders = torch.zeros_like(log_joint)  # log n!
+    log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
     for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
+        if own is not None:
+            _put_own(own, rank, pairs, int(pair[0]))
+            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
+                raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
         shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
@@ -117,8 +159,9 @@ def monte_carlo(
         log_orders[first : first + len(tokens)] = log_count.double()
         if progress:
             progress(len(step))
-    by_text = (part.view(-1, orders).cpu().numpy() for part in (log_joint, log_orders))
-    return _average_orders(*by_text, pairs.texts, texts)
+    log_weights = np.zeros((len(texts), orders))
+    log_weights[pairs.texts] = (log_joint + log_orders).view(-1, orders).cpu().numpy()
+    return Estimate(log_weights, np.array([len(text) for text in texts]))
 
 
 def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,6 +174,47 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     kinds, kind = key.unique(return_inverse=True)  # [U], [B]
     index = torch.arange(len(kind), device=shown.device)
     return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind
+
+
+def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
+    """Into ``ranks`` [P, L] of the pairs from ``first`` on: each text's own order in the place of its first draw."""
+    for row in range(-first % pairs.draws, len(ranks), pairs.draws):
+        order = own[pairs.texts[(first + row) // pairs.draws]]
+        ranks[row, : len(order)] = torch.as_tensor(order, device=ranks.device)
+
+
+@torch.inference_mode()
+def draw_texts(policy: Policy, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """``count`` texts as the model writes them, each action drawn by its probability, and the orders they came in.
+
+    An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
+    tokens are left out (so there may be fewer texts); that depends on the text alone and not on its order.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    drafts = [([BLANK], [-1]) for _ in range(count)]  # symbols, and the step that wrote each
+    done, step = [], 0
+    while drafts:
+        canvases, lengths = (part.to(policy.device) for part in pad([symbols for symbols, _ in drafts]))
+        scores = policy.score(canvases, lengths, canvases.shape[1])
+        text, place = (canvases == BLANK).nonzero(as_tuple=True)  # [K]
+        p_blank = torch.zeros(len(drafts), canvases.shape[1])
+        p_blank[text.cpu(), place.cpu()] = scores.log_p_blank.float().exp().cpu()
+        chosen = torch.multinomial(p_blank, 1, generator=chance).squeeze(1)  # [B]
+        row = torch.zeros(canvases.shape, dtype=torch.long)
+        row[text.cpu(), place.cpu()] = torch.arange(len(text))
+        row = row[torch.arange(len(drafts)), chosen].to(policy.device)  # [B] of K
+        p_word = scores.log_p_word[row].float().exp().cpu()
+        word = torch.multinomial(p_word, 1, generator=chance).squeeze(1)  # [B]
+        p_sides = scores.log_p_sides(row, word.to(policy.device)).float().exp().cpu()  # [B, 4]
+        sides = torch.multinomial(p_sides, 1, generator=chance).squeeze(1).tolist()  # [B]
+        for (symbols, steps), at, token, side in zip(drafts, chosen.tolist(), word.tolist(), sides, strict=True):
+            left, right = SIDES[side]
+            symbols[at : at + 1] = [BLANK] * left + [token] + [BLANK] * right
+            steps[at : at + 1] = [-1] * left + [step] + [-1] * right
+        step += 1
+        done += [draft for draft in drafts if BLANK not in draft[0]]
+        drafts = [draft for draft in drafts if BLANK in draft[0] and len(draft[0]) <= longest]
+    return [symbols for symbols, _ in done], [steps for _, steps in done]
 
 
 def _budget(tokens_per_batch: int | None, policy: Policy) -> int:
@@ -160,7 +244,7 @@ class _Pairs:
 
     def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, ranks
-        and log-number of orders of those P pairs."""
+        and - log q of the orders of those P pairs."""
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
         ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
@@ -193,20 +277,6 @@ def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Genera
         streams.append(np.random.default_rng([seed, digest, seen[digest]]))
         seen[digest] += 1
     return streams
-
-
-def _average_orders(
-    log_joint: np.ndarray, log_orders: np.ndarray, kept: np.ndarray, texts: Sequence[Sequence[int]]
-) -> Estimate:
-    """Of the texts ``kept`` [N], whose log p(x, order) and log n! are [N, m]."""
-    orders = log_joint.shape[1]
-    log_x, errors = np.zeros(len(texts)), np.zeros(len(texts))
-    top = log_joint.max(1, keepdims=True) if len(kept) else log_joint  # [N, 1]
-    weights = np.exp(log_joint - top)  # [N, m]
-    log_x[kept] = log_orders[:, 0] + top[:, 0] + np.log(weights.mean(1))
-    if orders > 1:
-        errors[kept] = weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(orders)
-    return Estimate(log_x, errors, np.array([len(text) for text in texts]), orders)
 
 
 @torch.inference_mode()

@@ -40,7 +40,10 @@ class Policy(Protocol):
         ...
 
     def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """A uniform random order of each text, as the rank [B, L] of each position, and log of their number [B]."""
+        """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B].
+
+        Where the orders are alike, that is the log of their number.
+        """
         ...
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:

@@ -55,6 +55,8 @@ class TrainingConfig:
     weight_decay: float = 0.01
     clip: float = 1.0  # largest gradient norm
     skew: float = 1.0  # the shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it
+    canvases: int = 1  # of each text, side by side in its batch
+    curriculum: float = 0.0  # orders lean so much more to the left at first (BLMConfig.lean), not any more at half-time
     ema: float = 0.0  # decay of the averaged weights that are evaluated and kept; 0 keeps the last ones
     evaluate_every: int = 500
     save_every: int = 500
@@ -65,10 +67,10 @@ class TrainingConfig:
     seconds: float = 0.0  # above 0, the clock may end the run before its steps do, the learning rate falling in time
 
     def __post_init__(self) -> None:
-        for name in ("steps", "tokens_per_batch", "evaluate_every", "save_every", "log_every"):
+        for name in ("steps", "tokens_per_batch", "canvases", "evaluate_every", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "patience", "seconds"):
+        for name in ("warmup", "weight_decay", "curriculum", "patience", "seconds"):
             if not getattr(self, name) >= 0:
                 raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("learning_rate", "clip", "skew"):
@@ -83,10 +85,16 @@ class TrainingConfig:
         """As a fraction of the peak."""
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
-        if self.seconds:
-            done = max(done, seconds / self.seconds)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        done = self._done((step - self.warmup) / max(1, self.steps - self.warmup), seconds)
+        return 0.5 * (1 + math.cos(math.pi * done))
+
+    def lean_at(self, step: int, seconds: float = 0.0) -> float:
+        """How much more than the model's own the orders lean to the left."""
+        return self.curriculum * max(0.0, 1 - 2 * self._done(step / self.steps, seconds))
+
+    def _done(self, of_steps: float, seconds: float) -> float:
+        """The share of the run that is over, by its steps or by the clock, whichever is ahead."""
+        return min(1.0, max(of_steps, seconds / self.seconds if self.seconds else 0.0))
 
 
 @dataclass
@@ -167,6 +175,8 @@ class Run:
         self.sharded = self.accelerator.distributed_type == DistributedType.FSDP
         if self.sharded and config.ema:
             raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
+        if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum):
+            raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
         if config.seconds and self.accelerator.num_processes > 1:
             raise TrainingError("the clock can end a run of one process only: give a number of steps")
         set_seed(config.seed, device_specific=True)  # dropout of its own in every process
@@ -349,8 +359,9 @@ class Run:
                 yield Planned(own.draw, own.tokens, own.epoch, own.after.batch, own.texts, own.after)
             return
         while step < self.config.steps:
-            draws = training_epoch(self.texts, budget, seed, epoch, skew)
+            draws = training_epoch(self.texts, budget, seed, epoch, skew, self.config.canvases)
             for draw in draws[batch : batch + self.config.steps - step]:
+                draw = dataclasses.replace(draw, lean=self.config.lean_at(step, self.elapsed))
                 batch, step = batch + 1, step + 1
                 tokens = int(self.texts.lengths[draw.indices].sum())
                 yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))

@@ -67,9 +67,12 @@ def find(name: str, split: str) -> Path:
     """Where the file of this split lies, compressed or as plain text; DataError says what to do where it does not."""
     corpus = _corpus(name)
     if not corpus.files:
+        beside = [data_root() / name / f"{split}{ending}" for ending in (".txt", ".txt.xz")]
+        if present := [path for path in beside if path.is_file()]:
+            return present[0]
         raise DataError(
-            f"{name} is known by its origin only: take it from {corpus.origin}, "
-            "and give the path of your text file instead of the name"
+            f"{name} is known by its origin only: take it from {corpus.origin}, and put {split}.txt into "
+            f"{data_root() / name}, or give the path of your text file instead of the name"
         )
     if split not in corpus.files:
         splits = ", ".join(known for known in corpus.files if "/" not in known)

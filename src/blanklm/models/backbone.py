@@ -42,6 +42,8 @@ class BackboneConfig:
     settings: dict[str, Any]  # of the encoder, as Hugging Face writes them
     longest: int  # tokens of text that it takes
 
+    word_dropout = 0.0  # its own dropouts are in its settings
+
     @classmethod
     def of(cls, settings: Any, longest: int) -> BackboneConfig:
         """From a configuration of the transformers library."""

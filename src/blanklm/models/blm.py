@@ -16,6 +16,8 @@ from blanklm.conceal import (
     Packing,
     bound,
     conceal,
+    leaning_ranks,
+    leaning_weights,
     log_softmax_of_each,
     next_of_words,
     pack,
@@ -26,11 +28,11 @@ from blanklm.conceal import (
 )
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.special import BLANK, PAD
 from blanklm.tokenizer import Tokenizer
 
-WORDS_AT_ONCE = 32_768  # of a large vocabulary, in training
+WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,11 @@ class BLMConfig:
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
+    lean: float = 0.0  # weight orders: those that go from left to right count more (conceal.leaning_ranks)
 
     def __post_init__(self) -> None:
+        if self.lean < 0 or (self.lean and self.whole_words):
+            raise BlankLMError("orders lean by a number of 0 or more, and not where they keep words whole")
         if self.max_length < 1:
             raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
         if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
@@ -87,7 +92,7 @@ class BLM(nn.Module):
 
     def encode(self, canvas: Tensor, packing: Packing) -> Tensor:
         """Packed canvases [T] -> z [T, d]."""
-        return self.encoder(self.embedding(canvas), packing)
+        return self.encoder(drop_words(self.embedding, canvas, self.config.encoder.word_dropout), packing)
 
     def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
         """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
@@ -142,20 +147,30 @@ class BLM(nn.Module):
 
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
-        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds)  # [B, L], [B]
+        lean = self.config.lean + batch.lean
+        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, lean)  # [B, L], [B]
         shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
-        weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
+        weights = self.next_weights(batch.tokens, concealed.hidden, lean)  # [B, L]
         actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
         return Drawn(actions, weight, batch.lengths, concealed.hidden.sum(1), log_orders)
 
-    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t."""
+    def next_weights(self, tokens: Tensor, hidden: Tensor, lean: float | None = None) -> Tensor:
+        """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t.
+
+        Orders ``lean`` as the config says, unless they are to lean otherwise.
+        """
+        if lean := self.config.lean if lean is None else lean:
+            return leaning_weights(hidden, lean)
         return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+    def orders(
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, lean: float | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B]."""
+        if lean := self.config.lean if lean is None else lean:
+            return leaning_ranks(seeds, lengths, tokens.shape[1], lean)
         if not self.config.whole_words:
             return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
         word = words_of(tokens, self.edges)  # [B, L]
@@ -197,10 +212,10 @@ class Drawn:
     """What the loss of a batch needs: the actions on the canvases drawn for it."""
 
     actions: PackedActions
-    weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 unless words are kept in order
+    weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 where all orders are alike
     lengths: Tensor  # [B] n
     hidden: Tensor  # [B] n - t
-    log_orders: Tensor  # [B] log n!
+    log_orders: Tensor  # [B] - log of the order's probability: log n! where all are alike
 
 
 @dataclass(frozen=True)

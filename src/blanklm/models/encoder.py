@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from blanklm.conceal import ROWS, Packing
 from blanklm.errors import BlankLMError
+from blanklm.special import BLANK, EOS
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,17 @@ class EncoderConfig:
     heads: int
     width: int
     feedforward: int
-    dropout: float = 0.1
+    dropout: float = 0.1  # of each sub-layer's output, and of the input unless that has its own
+    input_dropout: float | None = None
+    hidden_dropout: float = 0.0  # inside the feed-forward sub-layers
+    output_dropout: float = 0.0  # of the vectors that the encoder answers with
+    word_dropout: float = 0.0  # the share of shown words that a model does not get to see in training
+    layer_dropout: float = 0.0  # stochastic depth: a sequence's chance to skip the last layer, earlier ones less often
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise BlankLMError(f"dropout must be 0 or more and below 1, not {self.dropout}")
+        for name in ("dropout", "input_dropout", "hidden_dropout", "output_dropout", "word_dropout", "layer_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                raise BlankLMError(f"{name.replace('_', ' ')} must be 0 or more and below 1, not {getattr(self, name)}")
 
     def build(self, causal: bool = False) -> Encoder:
         return Encoder(self, causal)
@@ -53,14 +60,19 @@ class Encoder(nn.Module):
     """Bidirectional, or causal for left-to-right models.
 
     Sequences come packed end to end: no layer computes anything for padding. Dropout is on the input and on each
-    sub-layer's output, as in the original Transformer; attention weights are not dropped.
+    sub-layer's output, as in the original Transformer, and elsewhere where the config asks for it; attention weights
+    are not dropped, since kernels for packed sequences cannot.
     """
 
     def __init__(self, config: EncoderConfig, causal: bool = False) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, causal, config.layer_dropout * number / config.layers)
+            for number in range(1, config.layers + 1)
+        )
         self.norm = nn.LayerNorm(config.width)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout if config.input_dropout is None else config.input_dropout)
+        self.output_dropout = Dropout(config.output_dropout)
         # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
         cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
@@ -78,13 +90,13 @@ class Encoder(nn.Module):
         z = self.dropout(vectors)
         for number, layer in enumerate(self.layers):
             z = layer(z, rotary, packing, memory and memory.layers[number])
-        return self.norm(z)
+        return self.output_dropout(self.norm(z))
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, config: EncoderConfig, causal: bool) -> None:
+    def __init__(self, config: EncoderConfig, causal: bool, skipped: float = 0.0) -> None:
         super().__init__()
-        self.heads, self.causal = config.heads, causal
+        self.heads, self.causal, self.skipped = config.heads, causal, skipped
         self.attention_norm = nn.LayerNorm(config.width)
         self.queries_keys_values = nn.Linear(config.width, 3 * config.width)
         self.attention_out = nn.Linear(config.width, config.width)
@@ -92,6 +104,7 @@ class EncoderLayer(nn.Module):
         self.feedforward_in = nn.Linear(config.width, config.feedforward)
         self.feedforward_out = nn.Linear(config.feedforward, config.width)
         self.dropout = Dropout(config.dropout)
+        self.hidden_dropout = Dropout(config.hidden_dropout)
 
     def forward(
         self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerMemory | None = None
@@ -101,9 +114,16 @@ class EncoderLayer(nn.Module):
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
         q, k = rotate(q, rotary), rotate(k, rotary)
         read = memory.attend(q, k, v, packing) if memory else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
-        z = z + self.dropout(self.attention_out(read.reshape(total, width)))
-        inner = F.gelu(self.feedforward_in(self.feedforward_norm(z)))  # [T, ff]
-        return z + self.dropout(self.feedforward_out(inner))
+        z = z + self.kept(self.dropout(self.attention_out(read.reshape(total, width))), packing)
+        inner = self.hidden_dropout(F.gelu(self.feedforward_in(self.feedforward_norm(z))))  # [T, ff]
+        return z + self.kept(self.dropout(self.feedforward_out(inner)), packing)
+
+    def kept(self, added: Tensor, packing: Packing) -> Tensor:
+        """What a sub-layer adds [T, d]: in stochastic depth nothing for some sequences, and more for the others."""
+        if not (self.training and self.skipped):
+            return added
+        keeps = torch.rand(len(packing.lengths), device=added.device) >= self.skipped  # [B]
+        return added * (keeps / (1 - self.skipped)).to(added.dtype)[packing.sequence, None]
 
 
 class Dropout(nn.Dropout):
@@ -259,6 +279,20 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
         mask = mask & (column <= column[:, None])
     attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, L, d/H]
     return attended.transpose(1, 2).flatten(0, 1)[place]
+
+
+def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float) -> Tensor:
+    """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none.
+
+    Blanks and <eos> keep theirs: a sequence of nothing but zeros stays zero in every layer, and each of its norms would
+    multiply gradients by a few hundred.
+    """
+    vectors = embedding(symbols)
+    if not (embedding.training and share):
+        return vectors
+    lost = torch.rand(len(symbols), device=vectors.device) < share  # [T]
+    lost = lost & (symbols != BLANK) & (symbols != EOS)
+    return vectors.masked_fill(lost[:, None], 0.0)
 
 
 def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:

@@ -104,7 +104,7 @@ class InsertionTransformer(EveryOrder, Predictor):
 
         ``everywhere``: instead of log p(stop) its lower bound that is tight where every slot stops alike.
         """
-        z = self.encoder(self.embedding(insertions.canvas), insertions.packing)  # [T, d]
+        z = self.encode(insertions.canvas, insertions.packing)  # [T, d]
         return self.read_out(z, insertions, texts, width, everywhere)
 
     def read_out(self, z: Tensor, insertions: Insertions, texts: int, width: int, everywhere: bool = False) -> Tensor:

@@ -1,6 +1,7 @@
 """A left-to-right language model: log p(x) = sum over i of log p(x_i | x_1 ... x_{i-1}), <eos> being the last x_i.
 
-It judges how fluent filled texts are (tasks/fluency.py).
+It judges how fluent filled texts are (tasks/fluency.py). On a stream that is cut anywhere (LeftToRightStream), a chunk
+has no end of its own: that is how language models are measured.
 """
 
 from __future__ import annotations
@@ -16,27 +17,38 @@ from blanklm.batching import Batch, pad, split_by_budget
 from blanklm.models.predictor import Asked, Predictor, PredictorConfig, continuation
 from blanklm.special import EOS
 
-__all__ = ["LeftToRight", "PredictorConfig"]
+__all__ = ["LeftToRight", "LeftToRightStream", "PredictorConfig"]
 
 
 class LeftToRight(Predictor):
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=True)
 
+    def asked(self, tokens: Tensor, lengths: Tensor, on_gpu: bool = False) -> Asked:
+        """What makes up the probability of the texts ``tokens`` [B, L]."""
+        return between_ends(tokens, lengths, on_gpu)
+
     def prepare(self, batch: Batch) -> Asked:
-        return between_ends(batch.tokens, batch.lengths, batch.for_gpu)
+        return self.asked(batch.tokens, batch.lengths, batch.for_gpu)
 
     @torch.inference_mode()
     def log_prob(self, texts: Sequence[Sequence[int]], tokens_per_batch: int = 8192) -> list[float]:
-        """log p of each text, its end included."""
+        """log p of each text, its end included where it has one."""
         lengths = np.array([len(text) for text in texts])
         by_length = np.argsort(lengths, kind="stable")
         log_probs = np.zeros(len(texts))
         for group in split_by_budget(lengths[by_length] + 1, tokens_per_batch):
             members = by_length[group]
             tokens, sizes = (part.to(self.device) for part in pad([texts[i] for i in members]))
-            log_probs[members] = -self.loss(between_ends(tokens, sizes)).double().cpu().numpy()
+            log_probs[members] = -self.loss(self.asked(tokens, sizes)).double().cpu().numpy()
         return log_probs.tolist()
+
+
+class LeftToRightStream(LeftToRight):
+    """The chunks of a stream: each begins as if after an <eos>, and goes on beyond its last token."""
+
+    def asked(self, tokens: Tensor, lengths: Tensor, on_gpu: bool = False) -> Asked:
+        return continuation(F.pad(tokens, (1, 0), value=EOS), lengths + 1, torch.ones_like(lengths), on_gpu)
 
 
 def between_ends(tokens: Tensor, lengths: Tensor, on_gpu: bool = False) -> Asked:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from blanklm.batching import Batch
 from blanklm.conceal import Packing
 from blanklm.models.backbone import BackboneConfig
-from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.special import BLANK, PAD
 
 
@@ -61,7 +61,11 @@ class Predictor(nn.Module):
 
     def log_probs(self, asked: Asked) -> Tensor:
         """log p of each token asked for [A]."""
-        return self.read_out(self.encoder(self.embedding(asked.tokens), asked.packing), asked)
+        return self.read_out(self.encode(asked.tokens, asked.packing), asked)
+
+    def encode(self, tokens: Tensor, packing: Packing) -> Tensor:
+        """Packed sequences [T] -> z [T, d]."""
+        return self.encoder(drop_words(self.embedding, tokens, self.config.encoder.word_dropout), packing)
 
     def read_out(self, z: Tensor, asked: Asked) -> Tensor:
         """The same from the encoded sequences z [T, d]."""

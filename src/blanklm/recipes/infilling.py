@@ -46,7 +46,7 @@ from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from blanklm.models.slot_insertion import SlotInsertion
-from blanklm.recipes.report import report
+from blanklm.recipes.report import go, report, write_json
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
 from blanklm.special import SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
@@ -310,19 +310,10 @@ class Part:
         tokenised = (TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out))
         about = {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.trained_on}
         run = Run(model, tokenizer, *tokenised, config, self.run, about, self.workers, self.compiles)
-        resumes = (self.run / "run.json").exists()
-        run.restore() if resumes else run.begin()
-        progress = run.progress
-
-        def advance(loss: float, speed: float) -> None:
-            best = f", best valid {progress.best:.4f} at {progress.best_step}" if progress.best_step else ""
-            say(f"{self.corpus.name} {self.name} step {progress.step}: loss {loss:.4f}{best}, {speed:,.0f} tokens/s")
-
-        started = time.perf_counter()
-        run.go(advance)
-        result = report("infilling", model, config, progress, time.perf_counter() - started)
+        seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
+        result = report("infilling", model, config, progress, seconds)
         result |= {"texts": len(texts), "steps": progress.step, "epochs": progress.epoch}
-        _write_json(self.run.parent / "training.json", result)
+        write_json(self.run.parent / "training.json", result)
 
     # --- Filling ----------------------------------------------------------------------------------------------------
 
@@ -339,7 +330,7 @@ class Part:
         if not path.exists():
             masked = self.masks("valid", ratio)
             fills = fills_of(self.load(), masked, **choice)
-            _write_json(path, corpus_bleu([fill.text for fill in fills], [m.text for m in masked]))
+            write_json(path, corpus_bleu([fill.text for fill in fills], [m.text for m in masked]))
         return json.loads(path.read_text(encoding="utf-8"))
 
     def choose(self) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
@@ -355,7 +346,7 @@ class Part:
         """The fills of the test canvases of one mask ratio, from their file where they have been made before."""
         path, masked = self.folder / f"fills-{ratio:g}.json", self.masks("test", ratio)
         if not path.exists():
-            _write_json(path, self._filled(masked, progress))
+            write_json(path, self._filled(masked, progress))
         packed = json.loads(path.read_text(encoding="utf-8"))["fills"]
         return [
             Fill(p.get("text") or m.template.render(p["spans"]), tuple(p["spans"]), p["log_prob"])
@@ -365,7 +356,7 @@ class Part:
     def fill_share(self, ratio: float, number: int, of: int) -> None:
         """Every ``of``-th of the fills from ``number`` on, into a file of its own: a process for each."""
         filled = self._filled(self.masks("test", ratio)[number::of])
-        _write_json(self.folder / "shares" / f"{ratio:g}-{number}.json", filled)
+        write_json(self.folder / "shares" / f"{ratio:g}-{number}.json", filled)
 
     def join_shares(self, ratio: float, of: int) -> None:
         """The file of fills from those of its shares."""
@@ -375,7 +366,7 @@ class Part:
         for number, share in enumerate(shares):
             fills[number::of] = share["fills"]
         joined = {"seconds": sum(share["seconds"] for share in shares), "fills": fills}
-        _write_json(self.folder / f"fills-{ratio:g}.json", joined)
+        write_json(self.folder / f"fills-{ratio:g}.json", joined)
 
     def _filled(self, masked: Sequence[Masked], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
         choice, _ = self.choose()
@@ -389,7 +380,7 @@ class Part:
         path, masked = self.folder / "figure-5.json", list(map(_bracketed, FIGURE_5))
         if not path.exists():
             choice, _ = self.choose()
-            _write_json(path, list(_packed(masked, fills_of(self.load(), masked, **choice))))
+            write_json(path, list(_packed(masked, fills_of(self.load(), masked, **choice))))
         return json.loads(path.read_text(encoding="utf-8"))
 
     # --- Scoring ----------------------------------------------------------------------------------------------------
@@ -421,7 +412,7 @@ class Part:
             "ratios": ratios,
             "training": json.loads((self.run.parent / "training.json").read_text(encoding="utf-8")),
         }
-        _write_json(self.row, row)
+        write_json(self.row, row)
         return row
 
 
@@ -459,12 +450,6 @@ def _packed(masked: Iterable[Masked], fills: Iterable[Fill]) -> Iterator[dict[st
 
 def _named(choice: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in choice.items())
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # --- All of it --------------------------------------------------------------------------------------------------------

@@ -1,14 +1,38 @@
-"""What every recipe writes down about a run."""
+"""What every recipe says and writes down about a run."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from blanklm.training import Progress, TrainingConfig
+from blanklm.checkpoint import replacing
+from blanklm.training import Progress, Run, TrainingConfig
+
+
+def go(run: Run, name: str, say: Callable[[str], None] = print) -> float:
+    """Begin a run, or go on with it, to its end, with a line now and then; the seconds it took."""
+    run.restore() if (run.folder / "run.json").exists() else run.begin()
+    progress, started = run.progress, time.perf_counter()
+
+    def advance(loss: float, speed: float) -> None:
+        best = f", best valid {progress.best:.4f} at {progress.best_step}" if progress.best_step else ""
+        say(f"{name} step {progress.step}: loss {loss:.4f}{best}, {speed:,.0f} tokens/s")
+
+    run.go(advance)
+    return time.perf_counter() - started
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def report(

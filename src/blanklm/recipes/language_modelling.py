@@ -1,0 +1,424 @@
+"""Tables 5 and 6 of the paper: perplexity on Penn Treebank and WikiText, by Monte Carlo over orders (Appendix B).
+
+    blanklm reproduce language-modelling --out runs/lm [--corpus ptb] [--part blm] [--orders 100] ...
+
+A part is a system; each is trained on the stream of its corpus (every line ended by <eos>), in chunks that begin
+elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself. Perplexity is
+per token with <eos> counted. OUT/CORPUS/PART holds the run and the weights of the orders drawn so far, OUT/results/
+CORPUS-PART.json the row of the table. What is there already is not done again: an estimate that was cut off goes on
+with the next orders.
+
+WikiText-103 is a corpus of this table whose text does not come with any repository: put it into BLANKLM_DATA.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from blanklm import checkpoint, likelihood
+from blanklm.api import BlankLM
+from blanklm.batching import TokenisedTexts, TokenStream, cut, one_stream, stream_chunks
+from blanklm.checkpoint import replacing
+from blanklm.data import mask_corpus, read_corpus
+from blanklm.errors import BlankLMError
+from blanklm.likelihood import Estimate
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.insertion import InsertionTransformer
+from blanklm.models.left_to_right import LeftToRightStream
+from blanklm.models.predictor import PredictorConfig
+from blanklm.recipes.report import go, report, write_json
+from blanklm.tasks.infilling import fills_of, score
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import WORKERS, Run, TrainingConfig, compile_parts
+
+CHUNK = 128  # tokens
+STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
+SEEDED, MANY = 10, 1000  # chunks for which m is that large
+SLICE = 10  # orders of each chunk that are drawn at a time
+HIDDEN = (0.1, 0.3, 0.5)  # shares of words, where what orders do to infilling is measured
+TRIED_WITH = 30  # orders
+WRITTEN = 32  # texts that a model writes, for the two-sided view
+TREND = (1, 3, 10, 30, 100, 300, 1000)
+
+
+# --- The corpora ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Corpus:
+    name: str
+    encoder: EncoderConfig
+    left_to_right: EncoderConfig  # of the yardstick, which learns texts by heart sooner: to it they never change
+    training: TrainingConfig
+
+    def lines(self, split: str) -> list[str]:
+        return list(read_corpus(self.name, split))
+
+
+MEDIUM = EncoderConfig(layers=6, heads=6, width=384, feedforward=1536)
+BASE = EncoderConfig.of_size("base", dropout=0.1)
+
+
+def dropouts(dropout: float, hidden: float = 0.1, word: float = 0.1) -> dict[str, float]:
+    """Dropout everywhere: what keeps a model from learning a small corpus by heart."""
+    return {"dropout": dropout, "output_dropout": dropout, "hidden_dropout": hidden, "word_dropout": word}
+
+
+TRAINING = TrainingConfig(
+    steps=100_000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.999,
+    evaluate_every=500, save_every=10_000, log_every=50,
+)  # fmt: skip
+CORPORA = {
+    "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.4, 0.2)), replace(MEDIUM, **dropouts(0.5, 0.3)), TRAINING),
+    "wikitext2": Corpus("wikitext2", replace(MEDIUM, **dropouts(0.3)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING),
+    "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192)),
+}
+AT_HAND = ["ptb", "wikitext2"]  # what is done where no corpus is named
+
+
+@cache
+def tokenised(name: str) -> tuple[Tokenizer, dict[str, list[list[int]]]]:
+    """The word vocabulary of a corpus, all of it, and its lines."""
+    corpus = CORPORA[name]
+    lines = {split: corpus.lines(split) for split in ("train", "valid", "test")}
+    tokenizer = Tokenizer.train("word", lines["train"], vocabulary=1_000_000)
+    return tokenizer, {split: tokenizer.encode_many(texts) for split, texts in lines.items()}
+
+
+# --- The systems ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class System:
+    label: str
+    kind: type = BLM
+    encoder: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's, here
+    training: dict[str, Any] = field(default_factory=dict)  # and here
+    chunk: int = CHUNK
+    lean: float = 0.0  # of a BLM's orders, to the left
+    moves: bool = True  # chunks begin elsewhere in every epoch
+    tried: bool = False  # only compared with others, on a part of the test set
+
+    def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
+        encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
+        encoder = replace(encoder, **self.encoder)
+        if self.kind is BLM:
+            return BLM(BLMConfig(vocabulary, encoder, max_length=self.chunk, lean=self.lean))
+        return self.kind(PredictorConfig(vocabulary, encoder, self.chunk))
+
+
+tried = partial(System, tried=True)
+ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
+SYSTEMS = {
+    "lm": System("left-to-right Transformer", LeftToRightStream),
+    "insertion": System("InsT", InsertionTransformer),
+    "blm": System("BLM"),
+    "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
+    "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
+    # The BLM with one thing changed:
+    "try-plain": tried("dropout on input and sub-layers alone", encoder=ELSEWHERE),
+    "try-weak": tried("dropout 0.3 instead of 0.4", encoder=dropouts(0.3)),
+    "try-strong": tried("dropout 0.5 instead of 0.4", encoder=dropouts(0.5, 0.3, 0.2)),
+    "try-all-words": tried("no word dropout", encoder={"word_dropout": 0.0}),
+    "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
+    "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
+    "try-64": tried("chunks of 64", chunk=64),
+    "try-256": tried("chunks of 256", chunk=256),
+    "try-fixed": tried("chunks that always begin at the same places", moves=False),
+    "try-decay": tried("weight decay 0.01 instead of 0.1", training={"weight_decay": 0.01}),
+    "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
+    "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
+    "try-canvases": tried("four canvases of each text in a batch", training={"canvases": 4}),
+    "try-lean-more": tried("orders leaning left, 0.2 a token", lean=0.2),
+}
+
+
+# --- One part: train and measure --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A system on a corpus, in the folder of a reproduction."""
+
+    out: Path
+    corpus: Corpus
+    name: str
+    orders: int = 100  # m on the whole test set
+    seconds: float = 0.0  # of training, where the clock is to end it
+    workers: int = WORKERS
+    compiles: bool = True  # on a GPU: pays where a system has it to itself for some minutes
+
+    @property
+    def system(self) -> System:
+        return SYSTEMS[self.name]
+
+    @property
+    def folder(self) -> Path:
+        return self.out / self.corpus.name / self.name
+
+    @property
+    def row(self) -> Path:
+        return self.out / "results" / f"{self.corpus.name}-{self.name}.json"
+
+    # --- Training ---------------------------------------------------------------------------------------------------
+
+    def train(self, say: Callable[[str], None] = print) -> None:
+        if (self.folder / "training.json").exists():
+            return
+        tokenizer, lines = tokenised(self.corpus.name)
+        config = replace(self.corpus.training, **self.system.training, seconds=self.seconds)
+        torch.manual_seed(config.seed)
+        model = self.system.make(self.corpus, len(tokenizer))
+        fixed = {split: TokenisedTexts(stream_chunks(lines[split], self.system.chunk)) for split in ("train", "valid")}
+        texts = TokenStream(lines["train"], self.system.chunk) if self.system.moves else fixed["train"]
+        folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
+        run = Run(model, tokenizer, texts, fixed["valid"], config, folder, about, self.workers, self.compiles)
+        seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
+        result = report("language modelling", model, config, progress, seconds)
+        result |= {"tokens": texts.tokens, "steps": progress.step, "epochs": round(progress.tokens / texts.tokens, 1)}
+        result["train_loss"] = _last_loss(folder / "metrics.jsonl")
+        write_json(self.folder / "training.json", result)
+
+    # --- Measuring --------------------------------------------------------------------------------------------------
+
+    @property
+    def on(self) -> dict[str, list[Sequence[int]]]:
+        """The chunks of the whole test stream, some of them, and those of some stretches of it; alike for all."""
+        stream, chunk = one_stream(tokenised(self.corpus.name)[1]["test"]), self.system.chunk
+        sample = [piece for stretch in _some(cut(stream, STRETCH), STRETCHES) for piece in cut(stretch, chunk)]
+        return {"test": cut(stream, chunk), "seeded": _some(cut(stream, chunk), SEEDED), "sample": sample}
+
+    @property
+    def plan(self) -> Iterator[tuple[str, int]]:
+        """What is measured one after the other: a set of chunks and the number of orders it is to have."""
+        yield "sample", min(TRIED_WITH, self.orders)
+        if not self.system.tried:
+            yield "test", min(SLICE, self.orders)
+            yield "seeded", min(MANY, 10 * self.orders)
+            yield "test", self.orders
+
+    def estimate(self, name: str) -> Estimate | None:
+        """That of the orders drawn so far for a set of chunks."""
+        parts = [np.load(path) for path in sorted((self.folder / "orders").glob(f"{name}-*.npy"))]
+        if not parts:
+            return None
+        return Estimate(np.concatenate(parts, 1), np.array([len(chunk) for chunk in self.on[name]]))
+
+    def load(self) -> nn.Module:
+        """The best model; in half precision on a GPU."""
+        model = checkpoint.load(self.folder / "run").model.eval()
+        return model.to("cuda", torch.bfloat16) if torch.cuda.is_available() else model
+
+    def measure(self, say: Callable[[str], None] = print, until: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+        """Everything that is not measured yet, or as much as can be ``until`` it is time; the row after each step."""
+        model = self.load()
+        if isinstance(model, LeftToRightStream):
+            return self.write_row({"exact": self._exact(model)})
+        bounds = self._once("bounds", lambda: self._bounds(model))
+        found: dict[str, Any] = {"bounds": bounds}
+        if isinstance(model, BLM):
+            found["infilling"] = self._once("infilling", lambda: self._infilling(model))
+            if not (self.system.tried or self.system.lean):
+                found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
+        if not self.system.tried:
+            found["precision"] = self._once("precision", lambda: self._precisions(model))
+        row = self.write_row(found)
+        if self.compiles and model.device.type == "cuda":
+            compile_parts(model)
+        for name, orders in self.plan:
+            texts, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
+            for number in range(-(-orders // width)):
+                path = self.folder / "orders" / f"{name}-{number:03}.npy"
+                if path.exists():
+                    continue
+                if until():
+                    return row
+                drawn = likelihood.monte_carlo(model, texts, width, seed=number, tokens_per_batch=_budget(model))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(path) as temporary, open(temporary, "wb") as file:
+                    np.save(file, drawn.log_weights)
+                row = self.write_row(found)
+                so_far = self.estimate(name)
+                say(f"{self.corpus.name} {self.name}, {name}: {so_far.perplexity:.2f} at m = {so_far.orders}")
+        return row
+
+    def _once(self, name: str, find: Callable[[], Any]) -> Any:
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            write_json(path, find())
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def _exact(self, model: LeftToRightStream) -> dict[str, float]:
+        """Perplexities of a model that needs no estimate."""
+        chunks = self.on | {"valid": self._valid}
+        return {name: _perplexity(model.log_prob(texts), texts) for name, texts in chunks.items()}
+
+    def _bounds(self, model: nn.Module) -> dict[str, float]:
+        """exp of the bound of Eq. 6, on the model's own orders; for a model that leans, on uniform orders too."""
+        chunks = {"valid": self._valid, "test": self.on["test"]}
+        draws = 32
+
+        def bound(texts: Sequence[Sequence[int]]) -> float:
+            budget = _budget(model) // 8  # each canvas has many rows of the vocabulary
+            return _perplexity(likelihood.bound(model, texts, draws, tokens_per_batch=budget), texts)
+
+        found = {name: bound(texts) for name, texts in chunks.items()}
+        if self.system.lean:
+            own, model.config = model.config, replace(model.config, lean=0.0)
+            found |= {f"{name}, uniform orders": bound(texts) for name, texts in chunks.items()}
+            model.config = own
+        return found
+
+    def _infilling(self, model: BLM) -> dict[str, dict[str, float]]:
+        """BLEU of blanks filled in the sample's chunks, by share of words hidden; <eos> stands in them as a word."""
+        tokenizer, _ = tokenised(self.corpus.name)
+        texts = [" ".join(map(tokenizer.token, chunk)) for chunk in self.on["sample"]]
+        system = BlankLM(model, tokenizer)
+        found = {}
+        for ratio in HIDDEN:
+            masked = [m for m in mask_corpus(texts, ratio, 0) if m.spans]
+            found[f"{ratio:g}"] = score(masked, fills_of(system, masked, order="parallel"))
+        return found
+
+    def _two_sided(self, model: BLM) -> dict[str, Any]:
+        """On texts that the model itself has written: perplexities that are too high and too low in expectation.
+
+        The order that a text was written in is a draw from p(order | x). With it among the orders, E[1 / X_m] is
+        1 / p(x), so that E[log X_m] is at least log p(x); without it, at most. Of other texts no such order is known.
+        """
+        texts, own = likelihood.draw_texts(model, WRITTEN, 2 * self.system.chunk)
+        if not texts:
+            return {"texts": 0}
+        drawn = likelihood.monte_carlo(model, texts, self.orders + 1, tokens_per_batch=_budget(model), own=own)
+        found = {"texts": len(texts), "tokens": int(drawn.tokens.sum()), "orders": self.orders}
+        without = Estimate(drawn.log_weights[:, 1:], drawn.tokens)
+        return found | {"perplexity": [drawn.perplexity, without.perplexity]}
+
+    def _precisions(self, model: nn.Module) -> dict[str, float]:
+        """The perplexity of the seeded chunks under the same orders, as everything is measured here and in float32."""
+        exact, found = checkpoint.load(self.folder / "run").model.eval().to(model.device), {}
+        for one in (model, exact):
+            drawn = likelihood.monte_carlo(one, self.on["seeded"], SLICE, tokens_per_batch=_budget(model) // 8)
+            found[str(one.embedding.weight.dtype).removeprefix("torch.")] = drawn.perplexity
+        return found
+
+    @property
+    def _valid(self) -> list[Sequence[int]]:
+        return stream_chunks(tokenised(self.corpus.name)[1]["valid"], self.system.chunk)
+
+    def write_row(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The row of the table, as far as there is one; ``found`` is what is no estimate."""
+        estimates = {name: self.estimate(name) for name in ("test", "seeded", "sample")}
+        row = {
+            "corpus": self.corpus.name,
+            "system": self.name,
+            "label": self.system.label,
+            "chunk": self.system.chunk,
+            "test": {"tokens": sum(map(len, self.on["test"])), "chunks": len(self.on["test"])},
+            **found,
+            "estimates": {name: _described(estimate) for name, estimate in estimates.items() if estimate},
+            "training": json.loads((self.folder / "training.json").read_text(encoding="utf-8")),
+        }
+        write_json(self.row, row)
+        return row
+
+    @property
+    def done(self) -> bool:
+        if not self.row.exists():
+            return False
+        if self.system.kind is LeftToRightStream:
+            return True
+        return all((e := self.estimate(name)) is not None and e.orders >= orders for name, orders in self.plan)
+
+
+def _some(chunks: list[Sequence[int]], count: int) -> list[Sequence[int]]:
+    """So many of the chunks, chosen at random, the same every time; not the last, which may be shorter."""
+    whole = chunks[:-1] or chunks
+    chosen = np.random.default_rng(0).choice(len(whole), min(count, len(whole)), replace=False)
+    return [whole[i] for i in sorted(chosen)]
+
+
+def _described(estimate: Estimate) -> dict[str, Any]:
+    low, high = estimate.interval
+    return {
+        "chunks": len(estimate.tokens),
+        "tokens": int(estimate.tokens.sum()),
+        "orders": estimate.orders,
+        "perplexity": {str(m): estimate.at(m) for m in TREND if m <= estimate.orders},
+        "at_all": estimate.perplexity,  # m being all orders there are
+        "interval": [low, high],
+    }
+
+
+def _perplexity(log_probs: Sequence[float] | np.ndarray, texts: Sequence[Sequence[int]]) -> float:
+    return math.exp(-float(np.sum(log_probs)) / sum(map(len, texts)))
+
+
+def _budget(model: nn.Module) -> int:
+    """Tokens scored together: enough to fill a GPU, few enough for several processes to share its memory."""
+    return 2**19 if model.device.type == "cuda" else 2**14
+
+
+def _last_loss(path: Path) -> float | None:
+    """The training loss that was logged last, nats a token."""
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    losses = [record["loss"] for record in records if "loss" in record]
+    return losses[-1] if losses else None
+
+
+# --- All of it --------------------------------------------------------------------------------------------------------
+
+
+def parts_of(corpus: str, names: Sequence[str] | None = None, **settings: Any) -> list[Part]:
+    """The parts of a corpus: those named, or all that are rows of the table."""
+    if settings.get("orders", 1) < 1:
+        raise BlankLMError(f"the number of orders is at least 1, not {settings['orders']}")
+    if corpus not in CORPORA:
+        raise BlankLMError(f"there is no corpus {corpus!r} in this table: choose {', '.join(CORPORA)}")
+    unknown = [name for name in names or () if name not in SYSTEMS]
+    if unknown:
+        raise BlankLMError(f"there is no part {unknown[0]!r}: choose {', '.join(SYSTEMS)}")
+    wanted = [name for name, system in SYSTEMS.items() if (name in names if names else not system.tried)]
+    return [Part(corpus=CORPORA[corpus], name=name, **settings) for name in wanted]
+
+
+def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+    """Do what is not done yet of each part."""
+    for part in parts:
+        if not part.done:
+            part.train(say)
+            part.measure(say)
+    return [read_row(part) for part in parts]
+
+
+def read_row(part: Part) -> dict[str, Any]:
+    return json.loads(part.row.read_text(encoding="utf-8"))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows for a terminal: the perplexity of the test set (or, after ~, of a part of it) at each m."""
+    shown = (1, 10, 30, 100, 1000)
+    lines = [f"{'':44}{'bound':>8}" + "".join(f"{f'm = {m}':>10}" for m in shown) + f"{'interval':>20}"]
+    for row in rows:
+        name = f"{row['corpus']} {row['label']}"[:43]
+        if "exact" in row:
+            lines.append(f"{name:44}{row['exact']['test']:8.2f}  (exact)")
+            continue
+        estimates = row["estimates"]
+        estimate, mark = (estimates["test"], "") if "test" in estimates else (estimates.get("sample"), "~")
+        found = estimate["perplexity"] if estimate else {}
+        cells = [f"{mark}{found[str(m)]:.2f}" if str(m) in found else "" for m in shown]
+        interval = f"{estimate['interval'][0]:.2f} - {estimate['interval'][1]:.2f}" if estimate else ""
+        lines.append(f"{name:44}{row['bounds']['test']:8.2f}" + "".join(f"{c:>10}" for c in cells) + f"{interval:>20}")
+    return "\n".join(lines)

@@ -1,0 +1,170 @@
+"""The language-modelling table, from corpus to rows, on a few lines and a few steps; what a cut-off estimate does."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from blanklm import likelihood
+from blanklm.batching import cut, one_stream
+from blanklm.conceal import Packing
+from blanklm.errors import BlankLMError
+from blanklm.models.left_to_right import LeftToRightStream
+from blanklm.recipes import language_modelling as lm
+from blanklm.recipes import language_modelling_at_once as at_once
+from blanklm.special import EOS
+from tests.test_baselines import make
+
+AS_WRITTEN = dict(lm.SYSTEMS)
+TINY = {"layers": 1, "heads": 2, "width": 16, "feedforward": 32}
+LINES = [
+    " the company said it expects to sell N million shares ",
+    " mr. <unk> said the group will buy the unit ",
+    "",
+    " traders said the market fell on the news ",
+]
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    """Some parts, tiny."""
+    for corpus in ("ptb", "wikitext2", "wikitext103"):
+        for split in ("train", "valid", "test"):
+            path = tmp_path / "data" / corpus / f"{split}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(LINES * (4 if split == "test" else 8)) + "\n", encoding="utf-8")
+    monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
+    for name, value in {"STRETCH": 16, "STRETCHES": 2, "SEEDED": 2, "MANY": 40, "TRIED_WITH": 20, "WRITTEN": 3}.items():
+        monkeypatch.setattr(lm, name, value)
+    for name, corpus in lm.CORPORA.items():
+        few = replace(corpus.training, steps=4, tokens_per_batch=256, warmup=1, evaluate_every=2, log_every=1)
+        encoders = {key: replace(getattr(corpus, key), **TINY) for key in ("encoder", "left_to_right")}
+        monkeypatch.setitem(lm.CORPORA, name, replace(corpus, training=few, **encoders))
+    for name, system in lm.SYSTEMS.items():
+        encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
+        training = {key: value for key, value in system.training.items() if key != "tokens_per_batch"}
+        monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, chunk=8))
+    lm.tokenised.cache_clear()
+    yield lambda corpus, names, orders=20: lm.parts_of(corpus, names, out=tmp_path / "out", orders=orders)
+    lm.tokenised.cache_clear()
+
+
+def quiet(line):
+    pass
+
+
+def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
+    rows = {row["system"]: row for row in lm.main(parts("ptb", None), quiet)}
+    assert list(rows) == ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
+    words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
+    for name, row in rows.items():
+        assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
+        assert row["test"] == {"tokens": words, "chunks": -(-words // 8)} and row["chunk"] == 8
+        assert row["training"]["steps"] == 4
+        if name == "lm":
+            assert row["exact"]["test"] > 1 and "seeded" in row["exact"]
+            continue
+        estimates = row["estimates"]
+        assert [estimates[s]["orders"] for s in ("test", "seeded", "sample")] == [20, 40, 20]
+        assert estimates["test"]["tokens"] == words and estimates["seeded"]["tokens"] == 16
+        found = estimates["test"]["perplexity"]
+        assert list(found) == ["1", "3", "10"] and found["1"] > found["10"]
+        assert estimates["test"]["interval"][0] < found["10"]
+        assert row["bounds"]["test"] > found["10"]
+    assert set(rows["blm"]["two_sided"]) == {"texts", "tokens", "orders", "perplexity"}
+    assert set(rows["blm-lean"]["bounds"]) == {"valid", "test", "valid, uniform orders", "test, uniform orders"}
+    assert rows["blm"]["infilling"].keys() == {"0.1", "0.3", "0.5"}
+
+
+def test_the_table_says_what_one_estimate_of_all_orders_would(parts):
+    """Orders drawn in slices, each kept in a file, are those of one estimate with the slices' seeds."""
+    (part,) = parts("ptb", ["insertion"])
+    (row,) = lm.main([part], quiet)
+    model, chunks = part.load(), cut(one_stream(lm.tokenised("ptb")[1]["test"]), 8)
+    drawn = [likelihood.monte_carlo(model, chunks, 10, seed=seed).log_weights for seed in (0, 1)]
+    whole = likelihood.Estimate(np.concatenate(drawn, 1), np.array([len(chunk) for chunk in chunks]))
+    assert row["estimates"]["test"]["perplexity"]["10"] == pytest.approx(whole.at(10), rel=1e-5)
+    assert part.estimate("test").perplexity == pytest.approx(whole.perplexity, rel=1e-5)
+
+
+def test_an_estimate_that_was_cut_off_goes_on_with_the_next_orders(parts, monkeypatch):
+    (part,) = parts("ptb", ["insertion"])
+    part.train(quiet)
+    turns = iter([False, False, False, True])
+    row = part.measure(quiet, until=lambda: next(turns))
+    assert [row["estimates"][s]["orders"] for s in ("sample", "test")] == [20, 10] and not part.done
+    first = part.estimate("test").log_weights
+    monkeypatch.setattr(lm, "Run", None)  # no training again
+    (row,) = lm.main([part], quiet)
+    assert part.done and row["estimates"]["test"]["orders"] == 20
+    np.testing.assert_array_equal(part.estimate("test").log_weights[:, :10], first)
+    monkeypatch.setattr(lm.likelihood, "monte_carlo", None)  # nothing is left to do
+    assert lm.main([part], quiet) == [row]
+    (more,) = parts("ptb", ["insertion"], orders=30)
+    assert not more.done
+
+
+def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
+    """Chunks of another length are cut from the same stretches."""
+    monkeypatch.setitem(lm.SYSTEMS, "try-64", replace(lm.SYSTEMS["try-64"], chunk=4))
+    short, long = parts("ptb", ["blm", "try-64"])
+    flat = [list(itertools.chain.from_iterable(part.on["sample"])) for part in (short, long)]
+    assert flat[0] == flat[1] and len(flat[0]) == 32
+    assert {len(chunk) for chunk in long.on["sample"]} == {4} != {len(chunk) for chunk in short.on["sample"]}
+    assert short.on["seeded"] == parts("ptb", ["insertion"])[0].on["seeded"]
+
+
+@pytest.mark.parametrize("name", [name for name, system in lm.SYSTEMS.items() if system.tried])
+def test_every_try_trains_and_is_the_blm_with_one_thing_changed(parts, name):
+    changes = [key for key, value in vars(AS_WRITTEN[name]).items() if value != getattr(AS_WRITTEN["blm"], key)]
+    assert changes[0] == "label" and len(changes) == 3 and changes[-1] == "tried"
+    (part,) = parts("ptb", [name])
+    part.train(quiet)
+    settings = json.loads((part.folder / "training.json").read_text())
+    assert settings["steps"] == 4 and settings["model"]["max_length"] == 8
+
+
+def test_from_the_command_line_and_a_corpus_that_is_put_there(parts, tmp_path, blanklm):
+    parts("ptb", ["lm"])  # the fixture has made everything tiny
+    arguments = ("reproduce", "language-modelling", "--out", tmp_path / "out", "--orders", 10)
+    code, lines, said = blanklm(*arguments, "--corpus", "wikitext103", "--part", "lm", "--part", "insertion")
+    assert code == 0 and "wikitext103 insertion, test:" in said
+    assert "(exact)" in lines[1] and lines[2].startswith("wikitext103 InsT")
+    code, _, said = blanklm(*arguments, "--part", "gpt")
+    assert code == 1 and "there is no part 'gpt': choose lm, insertion, blm" in said
+    code, _, said = blanklm(*arguments, "--corpus", "yahoo")
+    assert code == 1 and "there is no corpus 'yahoo'" in said
+    code, _, said = blanklm(*arguments, "--texts", 3)
+    assert code == 1 and "whole test sets" in said
+    (tmp_path / "data" / "wikitext103" / "train.txt").unlink()
+    lm.tokenised.cache_clear()
+    code, _, said = blanklm(*arguments, "--corpus", "wikitext103", "--part", "blm")
+    assert code == 1 and "put train.txt into" in said and len(said.strip().splitlines()) == 1
+    with pytest.raises(BlankLMError, match="at least 1"):
+        parts("ptb", ["blm"], orders=0)
+
+
+def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
+    """The same rows, from processes of their own; a system that fails does not stop the others."""
+    parts("ptb", ["lm"])
+    monkeypatch.setitem(lm.SYSTEMS, "try-skew", replace(lm.SYSTEMS["try-skew"], training={"skew": -1.0}))
+    names = ["ptb:lm", "ptb:try-lean-more", "ptb:try-skew"]
+    failed = at_once.main([str(tmp_path / "out"), "--seconds", "90", "--orders", "10", "--parts", *names])
+    said = capsys.readouterr().out
+    assert failed == ["train_and_measure-all-ptb:try-skew"] and "not done: train_and_measure-all-ptb:try-skew" in said
+    assert "skew must be a number above 0" in (tmp_path / "out" / "logs" / f"{failed[0]}.log").read_text()
+    assert "ptb orders leaning left" in said and "~" in said and "(exact)" in said
+
+
+def test_a_stream_has_no_end_and_its_chunks_have_all_the_probability():
+    model = make(LeftToRightStream, 6)
+    pairs = [list(pair) for pair in itertools.product(range(2, 6), repeat=2)]  # every text of two tokens, <eos> or not
+    assert sum(map(math.exp, model.log_prob(pairs))) == pytest.approx(1.0, abs=1e-5)
+    with torch.inference_mode():
+        z = model.encoder(model.embedding(torch.tensor([EOS, 4, 5])), Packing.of(torch.tensor([3]), 3))
+        expected = model.word_logits(z).log_softmax(1)[[0, 1, 2], [4, 5, EOS]].sum()
+    assert model.log_prob([[4, 5, EOS]])[0] == pytest.approx(float(expected), abs=1e-5)

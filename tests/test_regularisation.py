@@ -1,0 +1,239 @@
+"""The levers against overfitting: each does what it says in training, nothing otherwise, and nothing when it is off."""
+
+import dataclasses
+import itertools
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from blanklm import checkpoint
+from blanklm.batching import (
+    GOLDEN,
+    POOL,
+    Batch,
+    Draw,
+    TokenisedTexts,
+    TokenStream,
+    pad,
+    split_by_budget,
+    training_epoch,
+)
+from blanklm.conceal import Packing, leaning_ranks, leaning_weights
+from blanklm.errors import BlankLMError, TrainingError
+from blanklm.likelihood import exact, monte_carlo
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
+from blanklm.models.insertion import InsertionTransformer
+from blanklm.models.left_to_right import LeftToRight, LeftToRightStream
+from blanklm.models.predictor import PredictorConfig
+from blanklm.special import BLANK, EOS
+from blanklm.training import TrainingConfig
+from tests.conftest import make_blm
+from tests.test_blm import log_joint
+from tests.test_encoder import reference
+
+LEVERS = {name: 0.5 for name in ("dropout", "input_dropout", "hidden_dropout", "output_dropout", "layer_dropout")}
+
+
+def encoder_of(**levers):
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig(2, 2, 16, 32, **({"dropout": 0.0} | levers)))
+
+
+def encoded(encoder, vectors):
+    torch.manual_seed(1)
+    return encoder(vectors, Packing.of(torch.tensor([len(vectors)]), len(vectors)))
+
+
+def test_every_lever_is_off_by_default_and_outside_training():
+    vectors = torch.randn(6, 16)
+    plain = encoder_of()
+    expected = reference(plain, vectors, causal=False)
+    torch.testing.assert_close(encoded(plain.train(), vectors), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(encoded(encoder_of(**LEVERS).eval(), vectors), expected, atol=1e-5, rtol=1e-4)
+    config = EncoderConfig(2, 2, 16, 32)
+    before = {"layers": 2, "heads": 2, "width": 16, "feedforward": 32, "dropout": 0.1}  # as saved models have it
+    assert checkpoint.from_json(EncoderConfig, json.loads(json.dumps(before))) == config
+
+
+@pytest.mark.parametrize("lever", LEVERS)
+def test_every_lever_changes_training_at_random_and_by_itself(lever):
+    vectors = torch.randn(6, 16)
+    encoder = encoder_of(**{lever: 0.5}).train()
+    changed = encoded(encoder, vectors)
+    assert not torch.allclose(changed, encoded(encoder.eval(), vectors))
+    encoder.train()
+    assert torch.equal(encoded(encoder, vectors), changed)  # by the seed alone
+    with pytest.raises(BlankLMError, match=f"{lever.replace('_', ' ')} must be 0 or more and below 1"):
+        EncoderConfig(2, 2, 16, 32, **{lever: 1.0})
+
+
+def test_the_input_has_the_dropout_of_the_rest_unless_it_has_its_own():
+    assert encoder_of(dropout=0.3).dropout.p == 0.3
+    assert encoder_of(dropout=0.3, input_dropout=0.0).dropout.p == 0.0
+    assert encoder_of(dropout=0.3, input_dropout=0.0).layers[0].dropout.p == 0.3
+
+
+def test_stochastic_depth_skips_layers_for_whole_sequences_and_keeps_the_mean():
+    encoder = encoder_of(layer_dropout=0.4).train()
+    assert [layer.skipped for layer in encoder.layers] == pytest.approx([0.2, 0.4])  # the last most often
+    packing = Packing.of(torch.full((4000,), 3), 3)
+    torch.manual_seed(0)
+    kept = encoder.layers[1].kept(torch.ones(12_000, 5), packing).view(4000, 15)
+    assert {round(v, 4) for v in kept.unique().tolist()} == {0.0, round(1 / 0.6, 4)}
+    assert (kept == kept[:, :1]).all()  # a sequence as a whole
+    assert abs(float(kept[:, 0].mean()) - 1) < 4 * float(kept[:, 0].std()) / math.sqrt(4000)
+
+
+def test_word_dropout_takes_the_vectors_of_words_and_never_of_blanks_or_ends():
+    embedding = torch.nn.Embedding(10, 4)
+    symbols = torch.tensor([BLANK, 5, EOS, 6] * 1000)
+    torch.manual_seed(0)
+    vectors = drop_words(embedding.train(), symbols, 0.3)
+    whole = embedding(symbols)
+    lost = (vectors == 0).all(1)
+    assert not lost[::2].any() and abs(float(lost[1::2].float().mean()) - 0.3) < 0.04
+    assert torch.equal(vectors[~lost], whole[~lost])
+    assert torch.equal(drop_words(embedding.eval(), symbols, 0.3), whole)
+    assert torch.equal(drop_words(embedding.train(), symbols, 0.0), whole)
+
+
+@pytest.mark.parametrize("kind", [BLM, InsertionTransformer, LeftToRight, LeftToRightStream])
+def test_gradients_stay_small_where_every_word_is_lost(kind):
+    torch.manual_seed(0)
+    encoder = EncoderConfig(6, 2, 64, 256, dropout=0.0, word_dropout=0.99)
+    model = kind((BLMConfig if kind is BLM else PredictorConfig)(50, encoder)).train()
+    texts = [[5], [6, 7], [8, 9, 10, 11] * 4]
+    batch = Batch(*pad(texts * 20), torch.linspace(0, 0.99, 60, dtype=torch.double), torch.arange(60))
+    (model.loss(model.prepare(batch)).sum() / batch.lengths.sum()).backward()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    assert 0 < float(norm) < 100
+
+
+# --- The order of the data --------------------------------------------------------------------------------------------
+
+
+def epoch_as_it_was(texts, tokens_per_batch, seed, epoch, skew):
+    """Every text with one canvas, by its number."""
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(texts))
+    fractions = np.empty(len(texts))
+    fractions[order] = ((rng.random() + GOLDEN * np.arange(len(texts))) % 1.0) ** skew
+    seeds = rng.integers(np.iinfo(np.int64).max) // 2 + np.arange(len(texts))
+    pool = max(1, round(POOL * tokens_per_batch / (texts.tokens / len(texts))))
+    draws = []
+    for start in range(0, len(order), pool):
+        members = order[start : start + pool]
+        members = members[np.argsort(texts.lengths[members], kind="stable")]
+        for batch in split_by_budget(texts.lengths[members], tokens_per_batch):
+            draws.append(Draw(members[batch], fractions[members[batch]], seeds[members[batch]]))
+    return [draws[i] for i in rng.permutation(len(draws))]
+
+
+def test_one_canvas_a_text_draws_what_was_always_drawn():
+    rng = np.random.default_rng(0)
+    texts = TokenisedTexts([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(800)])
+    for before, now in zip(epoch_as_it_was(texts, 64, 3, 1, 0.7), training_epoch(texts, 64, 3, 1, 0.7), strict=True):
+        for part in ("indices", "fractions", "seeds"):
+            np.testing.assert_array_equal(getattr(before, part), getattr(now, part))
+
+
+def test_several_canvases_of_a_text_stand_in_its_batch_and_differ():
+    texts = TokenisedTexts([[5] * 8 for _ in range(50)])
+    draws = training_epoch(texts, 64, 0, 0, canvases=4)
+    assert Counter(i for draw in draws for i in draw.indices) == dict.fromkeys(range(50), 4)
+    assert all(len(set(draw.indices)) == 2 for draw in draws)
+    seeds = [seed for draw in draws for seed in draw.seeds]
+    assert len(set(seeds)) == 200
+    of_a_text = [f for draw in draws for i, f in zip(draw.indices, draw.fractions, strict=True) if i == draw.indices[0]]
+    assert max(of_a_text[:4]) - min(of_a_text[:4]) > 0.5  # spread over t
+    with pytest.raises(TrainingError, match="canvases must be at least 1"):
+        TrainingConfig(canvases=0)
+
+
+def test_a_stream_is_cut_elsewhere_in_every_epoch():
+    stream = TokenStream([[5, 6, 7], [], [8, 9]], 3)
+    assert stream.flat.tolist() == [5, 6, 7, EOS, EOS, 8, 9, EOS] and stream.tokens == 8
+    firsts = set()
+    for epoch in range(30):
+        members = stream.of_epoch(seed=0, epoch=epoch)
+        firsts.add(int(members[0]))
+        assert np.concatenate([stream[i] for i in members]).tolist() == stream.flat[members[0] :].tolist()
+        drawn = sorted(i for draw in training_epoch(stream, 6, 0, epoch) for i in draw.indices)
+        assert drawn == members.tolist() == stream.of_epoch(seed=0, epoch=epoch).tolist()
+    assert firsts == {0, 1, 2}
+    tokens, lengths = stream.padded(np.array([1, 6]))
+    assert lengths.tolist() == [3, 2] and tokens.tolist() == [[6, 7, EOS], [9, EOS, 0]]
+    assert stream.fingerprint != TokenStream([[5, 6, 7], [], [8, 9]], 4).fingerprint
+
+
+def test_a_curriculum_ends_half_way():
+    config = TrainingConfig(steps=100, curriculum=0.4)
+    assert [config.lean_at(step) for step in (0, 25, 50, 99)] == pytest.approx([0.4, 0.2, 0.0, 0.0])
+    by_clock = TrainingConfig(steps=100, curriculum=0.4, seconds=10.0)
+    assert by_clock.lean_at(0, seconds=2.5) == pytest.approx(0.2) and by_clock.lean_at(25, 0.0) == pytest.approx(0.2)
+    assert TrainingConfig().lean_at(0) == 0.0
+
+
+# --- Orders that lean -------------------------------------------------------------------------------------------------
+
+
+def probability_of(order, lean):
+    """That positions are written in this order, each drawn among those left by exp(-lean i)."""
+    left, p = list(order), 1.0
+    for i in order:
+        p *= math.exp(-lean * i) / sum(math.exp(-lean * j) for j in left)
+        left.remove(i)
+    return p
+
+
+def test_leaning_orders_have_the_probability_they_say():
+    draws, lean = 20_000, 0.7
+    ranks, minus_log_q = leaning_ranks(torch.arange(draws), torch.full((draws,), 4), 6, lean)
+    orders = [tuple(order) for order in ranks[:, :4].argsort(1).tolist()]
+    for order, value in zip(orders[:500], minus_log_q.tolist(), strict=False):
+        assert value == pytest.approx(-math.log(probability_of(order, lean)), abs=1e-5)
+    counts = Counter(orders)
+    for order in itertools.permutations(range(4)):
+        p = probability_of(order, lean)
+        assert abs(counts[order] / draws - p) < 4.5 * math.sqrt(p * (1 - p) / draws)
+
+
+def test_the_weights_of_next_positions_are_those_of_leaning_orders():
+    hidden = torch.tensor([[False, True, True, False, True]])
+    rates = [math.exp(-0.3 * i) for i in (1, 2, 4)]
+    expected = [3 * rate / sum(rates) for rate in rates]
+    weights = leaning_weights(hidden, 0.3)[0]
+    assert weights[[1, 2, 4]].tolist() == pytest.approx(expected) and weights[[0, 3]].tolist() == [0, 0]
+    assert torch.equal(leaning_weights(hidden, 0.0), hidden.float())
+    assert not leaning_weights(torch.zeros(1, 3, dtype=torch.bool), 0.3).any()
+
+
+def test_a_leaning_model_is_trained_on_the_bound_of_its_orders_and_estimated_without_bias():
+    text, lean = [5, 9, 5, 7], 0.7
+    model = make_blm(lean=lean)
+    joints = {order: log_joint(model, text, order) for order in itertools.permutations(range(4))}
+    bound = sum(probability_of(o, lean) * (log_p - math.log(probability_of(o, lean))) for o, log_p in joints.items())
+    batch = Batch(*pad([text] * 8000), torch.from_numpy(np.random.default_rng(0).random(8000)), torch.arange(8000))
+    with torch.inference_mode():
+        losses = model.loss(model.prepare(batch))
+        uniform = make_blm()
+        leant = uniform.loss(uniform.prepare(dataclasses.replace(batch, lean=lean)))  # as in a curriculum
+    assert abs(-losses.mean() - bound) < 4 * losses.std() / math.sqrt(8000)
+    torch.testing.assert_close(leant, losses)
+    truth = exact(model, text)
+    assert truth == pytest.approx(exact(make_blm(), text), abs=1e-5)  # the same sum over all orders
+    weights = np.exp(monte_carlo(model, [text], orders=4000).log_weights[0] - truth)
+    assert abs(weights.mean() - 1) < 4 * weights.std() / math.sqrt(4000)
+    assert bound < truth
+
+
+def test_orders_cannot_lean_back_nor_keep_words_whole():
+    encoder = EncoderConfig(1, 2, 16, 32)
+    for config in ({"lean": -0.1}, {"lean": 0.1, "whole_words": True}):
+        with pytest.raises(BlankLMError, match="orders lean"):
+            BLMConfig(10, encoder, **config)
