@@ -17,6 +17,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -39,19 +40,20 @@ STEPS_IN_TURN = 2
 def padded_encoder(model: BLM, canvas: Tensor, lengths: Tensor) -> Tensor:
     """Canvases [B, C] -> z [B, C, d], padding and all."""
     encoder = model.encoder
+    drop = partial(F.dropout, p=encoder.dropout.p, training=model.training)
     batch, width = canvas.shape
     rotary = rotary_angles(torch.arange(width).repeat(batch), encoder.head_width)
     mask = (torch.arange(width) < lengths[:, None])[:, None, None]  # [B, 1, 1, C]
-    z = encoder.dropout(model.embedding(canvas)).flatten(0, 1)  # [B C, d]
+    z = drop(model.embedding(canvas)).flatten(0, 1)  # [B C, d]
     for layer in encoder.layers:
         qkv = layer.queries_keys_values(layer.attention_norm(z)).view(len(z), 3, layer.heads, -1)
         q, k, v = qkv.unbind(1)
         q, k = rotate(q, rotary), rotate(k, rotary)
         q, k, v = (part.view(batch, width, layer.heads, -1).transpose(1, 2) for part in (q, k, v))
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(len(z), -1)
-        z = z + layer.dropout(layer.attention_out(attended))
+        z = z + drop(layer.attention_out(attended))
         inner = F.gelu(layer.feedforward_in(layer.feedforward_norm(z)))
-        z = z + layer.dropout(layer.feedforward_out(inner))
+        z = z + drop(layer.feedforward_out(inner))
     return encoder.norm(z).view(batch, width, -1)
 
 
