@@ -118,7 +118,7 @@ def first_fill() -> str:
     r = result("benchmarks/first-fill-cpu")
     s = r["median_seconds"]
     return (
-        f"A fresh process on {r['threads']} of two cores ({r['hardware']}, the other one busy) imports in {s['import']:.1f} s, loads the model in "
+        f"A fresh process on a CPU ({r['hardware']}, threads: {r['threads']}) imports in {s['import']:.1f} s, loads the model in "
         f"{s['load']:.2f} s and\nfills a sentence with two blanks in {s['first_fill']:.2f} s, then in {s['fill']:.2f} s; "
         f"`blanklm fill` takes {s['command']:.1f} s from start to end.\n"
     )
