@@ -86,7 +86,7 @@ class BlankLM:
                 raise BlankLMError(f"{name_or_path} rewrites texts in another style: use it with blanklm transfer")
             raise BlankLMError(f"{name_or_path} is no BLM: load it with blanklm.restoring or blanklm.baselines")
         try:
-            model = loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
             model = model.to(dtype or (torch.bfloat16 if model.device.type == "cuda" else torch.float32))
         except (RuntimeError, AssertionError, NotImplementedError) as error:

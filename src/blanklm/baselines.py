@@ -43,7 +43,7 @@ class Baseline:
         loaded = checkpoint.load(pretrained.locate(folder))
         if not hasattr(loaded.model, cls.does):
             raise BlankLMError(f"the model in {folder} is of another kind: it has no {cls.does}()")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = checkpoint.device_for(device)
         return cls(loaded.model.to(device, cls.on_gpu if device.startswith("cuda") else None), loaded.tokenizer)
 
 

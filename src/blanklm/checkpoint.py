@@ -126,6 +126,11 @@ def load(folder: Path) -> Checkpoint:
     return Checkpoint(model.eval(), tokenizer, config["about"])
 
 
+def device_for(asked: str | None) -> str:
+    """Where a loaded model runs: a GPU if there is one, unless another device was asked for."""
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
 class _Undrawn(TorchFunctionMode):
     """Builds a model without drawing first weights, all of which are about to be replaced.
 

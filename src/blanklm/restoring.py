@@ -163,7 +163,7 @@ class Restorer:
         loaded = checkpoint.load(pretrained.locate(name_or_folder))
         if not hasattr(loaded.model, "score_places"):
             raise BlankLMError(f"{name_or_folder} does not restore: give a model such as greek or latin")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = checkpoint.device_for(device)
         return cls(loaded.model.to(device), loaded.tokenizer, loaded.about)
 
     @property
@@ -260,7 +260,7 @@ class Restorer:
         if not searched:
             reason = f"the gap has more than {LONGEST_SEARCHED} characters"
         elif best.probability < abstain_below:
-            reason = f"no restoration is as probable as {abstain_below:.0%}: the best has {best.probability:.1%}"
+            reason = f"no restoration is as probable as {abstain_below:.0%}: the best has {best.probability:.2%}"
         return GapRestoration(tuple(candidates), places_of(candidates), lengths, reason is not None, reason)
 
     # --- Many documents, for evaluation -------------------------------------------------------------------------

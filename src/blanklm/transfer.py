@@ -61,7 +61,7 @@ class StyleClassifier:
         loaded = checkpoint.load(pretrained.locate(folder))
         if not isinstance(loaded.model, Classifier):
             raise BlankLMError(f"the model in {folder} is no classifier of styles")
-        return cls(loaded.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), loaded.tokenizer)
+        return cls(loaded.model.to(checkpoint.device_for(device)), loaded.tokenizer)
 
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         """log p(style | text) [texts, styles]."""
@@ -235,7 +235,7 @@ class Transfer:
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, Rewriter):
             raise BlankLMError(f"{name_or_path} does not rewrite texts: train such a model with train --task transfer")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = checkpoint.device_for(device)
         model = loaded.model.to(device)
         if model.writer.device.type == "cuda":
             model.writer.to(torch.bfloat16)

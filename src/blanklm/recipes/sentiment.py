@@ -278,7 +278,7 @@ def is_written(corpus: str, system: str) -> bool:
 def transfer_of(folder: Path, system: System, classifier: StyleClassifier, device: str | None = None) -> Transfer:
     """The parts of a system together."""
     loaded = [checkpoint.load(folder / part) for part in system.parts]
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = checkpoint.device_for(device)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     whole = [part.model.writer if isinstance(part.model, Rewriter) else part.model for part in loaded]
     models = [model.to(device, dtype).eval() for model in whole]
