@@ -47,12 +47,13 @@ from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from blanklm.models.slot_insertion import SlotInsertion
 from blanklm.recipes.report import go, report, write_json
+from blanklm.recipes.reproduction import Reproduced
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
 from blanklm.special import SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import WORKERS, Run, TrainingConfig
+from blanklm.training import Run, TrainingConfig
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEED = 0  # of the masks
@@ -254,34 +255,19 @@ SYSTEMS = {
 # --- One part: train, choose, fill, score -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Part:
-    """A system on a corpus, in the folder of a reproduction."""
-
-    out: Path
+@dataclass(frozen=True, kw_only=True)
+class Part(Reproduced):
     corpus: Corpus
-    name: str
     texts: int = 0  # of the test set that are filled, evenly spread over it; 0: all
-    seconds: float = 0.0  # of training, where the clock is to end it
     backbone: str | None = None
-    workers: int = WORKERS
-    compiles: bool = True  # on a GPU: pays where a system has it to itself for some minutes
 
     @property
     def system(self) -> System:
         return SYSTEMS[self.name]
 
     @property
-    def folder(self) -> Path:
-        return self.out / self.corpus.name / self.name
-
-    @property
     def run(self) -> Path:
         return self.out / self.corpus.name / (self.system.model_of or self.name) / "run"
-
-    @property
-    def row(self) -> Path:
-        return self.out / "results" / f"{self.corpus.name}-{self.name}.json"
 
     def masks(self, split: str, ratio: float) -> list[Masked]:
         """The canvases that every system is given, from their file, which the first to ask writes."""

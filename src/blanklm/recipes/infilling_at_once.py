@@ -13,16 +13,14 @@ import argparse
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from blanklm.recipes import infilling
 from blanklm.recipes.infilling import JUDGE, SYSTEMS, Part
+from blanklm.recipes.reproduction import Clock, Together
 
 # When the training of a system begins and ends, in parts of the time there is. A process keeps a core busy and two more
 # prepare its batches: four or five at a time learn more than all at once, and those come first that fill slowly.
@@ -43,64 +41,16 @@ END = 0.95  # what still runs then is stopped
 SHARES = {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}  # processes that fill with a beam: it keeps its drafts in Python
 
 
-@dataclass
-class Clock:
-    seconds: float
-    began: float = field(default_factory=time.monotonic)
+@dataclass(kw_only=True)
+class Infilled(Together):
+    """The processes of the table of a corpus."""
 
-    @property
-    def part(self) -> float:
-        """Of the time there is, how much is over."""
-        return (time.monotonic() - self.began) / self.seconds
-
-    def left_until(self, part: float) -> float:
-        return (part - self.part) * self.seconds
-
-
-@dataclass
-class Together:
-    """The processes of a reproduction."""
-
-    out: Path
-    corpus: str
-    clock: Clock
     settings: dict[str, Any]
     compiles: bool = True
-    running: dict[str, BaseProcess] = field(default_factory=dict)
 
     def part(self, name: str, **settings: Any) -> Part:
         (part,) = infilling.parts_of(self.corpus, [name], out=self.out, workers=2, **self.settings, **settings)
         return part
-
-    def launch(self, work: Callable[..., None], *arguments: Any) -> str:
-        """Begin some work in a process of its own, which has all modules already; the GPU is not touched before."""
-        name = "-".join(map(str, (work.__name__, self.corpus, *arguments)))
-        process = get_context("fork").Process(target=self._logged, args=(name, work, arguments))
-        process.start()
-        self.running[name] = process
-        return name
-
-    def _logged(self, name: str, work: Callable[..., None], arguments: tuple) -> None:
-        log = open(self.out / "logs" / f"{name}.log", "w", buffering=1, encoding="utf-8")  # noqa: SIM115
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-        sys.stdout = sys.stderr = log
-        try:
-            work(*arguments)
-        except Exception:
-            traceback.print_exc()
-            raise SystemExit(1) from None
-
-    def done(self, names: list[str]) -> bool:
-        return all(self.running[name].exitcode is not None for name in names)
-
-    def stop(self) -> list[str]:
-        """End what still runs; the names of that and of what failed."""
-        late = [name for name, process in self.running.items() if process.exitcode is None]
-        for name in late:
-            self.running[name].kill()
-            self.running[name].join()
-        return late + [name for name, process in self.running.items() if process.exitcode and name not in late]
 
     # --- What the processes do -------------------------------------------------------------------------------------
 
@@ -138,14 +88,10 @@ class Together:
     def trained(self, name: str) -> bool:
         return (self.part(name).folder / "training.json").exists()
 
-    def say(self, line: str) -> None:
-        print(f"{self.clock.part:6.1%} {line}", flush=True)
-
     # --- The order of it ---------------------------------------------------------------------------------------------
 
     def run(self, say: Callable[[str], None] = print) -> list[str]:
         """All of it; returns what failed or was too late."""
-        (self.out / "logs").mkdir(parents=True, exist_ok=True)
         for ratio in infilling.RATIOS:  # the masks, before several ask for them at once
             for split in ("valid", "test"):
                 self.part(JUDGE).masks(split, ratio)
@@ -164,7 +110,7 @@ class Together:
 
     def _beams(self) -> Iterator[bool]:
         """The way of the BLM, whose beam is chosen first; yields while there is nothing to do but wait."""
-        blm, training = self.part("blm"), f"{self.system.__name__}-{self.corpus}-blm"
+        blm, training = self.part("blm"), self.name_of(self.system, "blm")
         while not self.trained("blm"):
             if training in self.running and self.done([training]):
                 return  # it failed
@@ -191,16 +137,14 @@ def main(arguments: list[str]) -> list[str]:
     parser.add_argument("--backbone")
     parser.add_argument("--eager", action="store_true", help="compile nothing: for a trial of a minute")
     chosen = parser.parse_args(arguments)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask for a GPU must not begin to use it
     settings = {"texts": chosen.texts, "backbone": chosen.backbone}
-    together = Together(chosen.out, chosen.corpus, Clock(chosen.seconds), settings, compiles=not chosen.eager)
+    together = Infilled(
+        out=chosen.out, corpus=chosen.corpus, clock=Clock(chosen.seconds), settings=settings, compiles=not chosen.eager
+    )
     failed = together.run(lambda line: print(line, flush=True))
     rows = [part for part in infilling.parts_of(chosen.corpus, out=chosen.out, **settings) if part.row.exists()]
     print(infilling.table(infilling.main(rows)))
-    for name in failed:
-        print(f"not done: {name}: see {chosen.out / 'logs' / name}.log")
+    together.tell(failed)
     return failed
 
 

@@ -38,9 +38,10 @@ from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.models.predictor import PredictorConfig
 from blanklm.recipes.report import go, report, write_json
+from blanklm.recipes.reproduction import Reproduced
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
-from blanklm.training import WORKERS, Run, TrainingConfig, compile_parts
+from blanklm.training import Run, TrainingConfig, compile_parts
 
 CHUNK = 128  # tokens
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
@@ -147,29 +148,14 @@ SYSTEMS = {
 # --- One part: train and measure --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Part:
-    """A system on a corpus, in the folder of a reproduction."""
-
-    out: Path
+@dataclass(frozen=True, kw_only=True)
+class Part(Reproduced):
     corpus: Corpus
-    name: str
     orders: int = 100  # m on the whole test set
-    seconds: float = 0.0  # of training, where the clock is to end it
-    workers: int = WORKERS
-    compiles: bool = True  # on a GPU: pays where a system has it to itself for some minutes
 
     @property
     def system(self) -> System:
         return SYSTEMS[self.name]
-
-    @property
-    def folder(self) -> Path:
-        return self.out / self.corpus.name / self.name
-
-    @property
-    def row(self) -> Path:
-        return self.out / "results" / f"{self.corpus.name}-{self.name}.json"
 
     # --- Training ---------------------------------------------------------------------------------------------------
 

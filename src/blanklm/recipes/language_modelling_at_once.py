@@ -10,7 +10,6 @@ but few: each step is begun by its process, and those share the cores.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,23 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blanklm.recipes import language_modelling
-from blanklm.recipes.infilling_at_once import Clock, Together
 from blanklm.recipes.language_modelling import Part
+from blanklm.recipes.reproduction import Clock, Together
 
 MEASURING = 0.95  # when measuring ends, in parts of the time there is
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Measured(Together):
     """The processes of the parts: ``corpus:name``, with a + where a system is worth compiling."""
 
+    orders: int = 100
     training: float = 0.66  # when training ends, in parts of the time
 
     def part(self, name: str, **settings) -> Part:
         corpus, _, system = name.removesuffix("+").partition(":")
         compiles = name.endswith("+")
         (part,) = language_modelling.parts_of(
-            corpus, [system], out=self.out, workers=2, compiles=compiles, **self.settings, **settings
+            corpus, [system], out=self.out, workers=2, compiles=compiles, orders=self.orders, **settings
         )
         return part
 
@@ -42,9 +42,8 @@ class Measured(Together):
         self.part(name, seconds=max(1.0, self.clock.left_until(self.training))).train(self.say)
         self.part(name).measure(self.say, until=lambda: self.clock.part > MEASURING)
 
-    def run_parts(self, names: list[str], say: Callable[[str], None] = print) -> list[str]:
+    def run(self, names: list[str], say: Callable[[str], None] = print) -> list[str]:
         """All of it; returns what failed or was too late."""
-        (self.out / "logs").mkdir(parents=True, exist_ok=True)
         for corpus in {name.partition(":")[0] for name in names}:
             language_modelling.tokenised(corpus)  # once, for all processes
         for name in names:
@@ -62,16 +61,12 @@ def main(arguments: list[str]) -> list[str]:
     parser.add_argument("--orders", type=int, default=100)
     parser.add_argument("--parts", nargs="+", default=["ptb:blm+", "ptb:lm", "ptb:insertion", "wikitext2:blm+"])
     chosen = parser.parse_args(arguments)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask for a GPU must not begin to use it
-    settings = {"orders": chosen.orders}
-    together = Measured(chosen.out, "all", Clock(chosen.seconds), settings, training=chosen.training)
-    failed = together.run_parts(chosen.parts, lambda line: print(line, flush=True))
+    clock = Clock(chosen.seconds)
+    together = Measured(out=chosen.out, corpus="all", clock=clock, orders=chosen.orders, training=chosen.training)
+    failed = together.run(chosen.parts, lambda line: print(line, flush=True))
     rows = [part for part in map(together.part, chosen.parts) if part.row.exists()]
     print(language_modelling.table([language_modelling.read_row(part) for part in rows]))
-    for name in failed:
-        print(f"not done: {name}: see {chosen.out / 'logs' / name}.log")
+    together.tell(failed)
     return failed
 
 
