@@ -25,8 +25,8 @@ from blanklm.training import compile_parts
 
 
 def rate(model: BLM, texts: list[list[int]], orders: int) -> dict[str, float]:
-    """Token-orders a second; the first, short call warms up."""
-    monte_carlo(model, texts[: max(1, len(texts) // 20)], orders)
+    """Token-orders a second; a first, short call on all texts warms up, so that every shape is compiled."""
+    monte_carlo(model, texts, max(1, orders // 20))
     started = time.perf_counter()
     monte_carlo(model, texts, orders)
     seconds = time.perf_counter() - started
