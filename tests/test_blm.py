@@ -11,8 +11,6 @@ from blanklm.batching import Batch, pad
 from blanklm.canvas import Blank, Trajectory
 from blanklm.conceal import bound
 from blanklm.decoding.search import score
-from blanklm.errors import BlankLMError
-from blanklm.models.mixture import Mixture
 from blanklm.policy import SIDES
 from blanklm.special import BLANK, PAD
 from tests.conftest import make_blm
@@ -45,30 +43,15 @@ def log_joint(model, text, order):
     return float(model.action_log_probs(tokens, lengths, rank < step, wanted=rank == step).sum())
 
 
-@pytest.mark.parametrize("models", [1, 3])
-def test_the_actions_of_a_canvas_sum_to_one(blm, models):
-    model = blm if models == 1 else Mixture([blm, *(make_blm(seed=seed) for seed in range(1, models))])
+def test_the_actions_of_a_canvas_sum_to_one(blm):
     canvas = [BLANK, 5, BLANK, 6, 7, BLANK]
-    scores = score(model, [canvas])
-    rows = torch.arange(3).repeat_interleave(model.config.vocabulary)
-    words = torch.arange(model.config.vocabulary).repeat(3)
+    scores = score(blm, [canvas])
+    rows = torch.arange(3).repeat_interleave(blm.config.vocabulary)
+    words = torch.arange(blm.config.vocabulary).repeat(3)
     joint = scores.log_p_blank[rows] + scores.log_p_word[rows, words]
     total = (joint[:, None] + scores.log_p_sides(rows, words)).exp().sum()
     assert total == pytest.approx(1.0, abs=1e-5)
     assert (scores.log_p_word[:, [PAD, BLANK]] == float("-inf")).all()
-
-
-def test_a_mixture_is_the_mean_of_its_models(blm):
-    canvas, other = [BLANK, 5, BLANK, 6], make_blm(seed=1)
-    mixed, first, second = (score(model, [canvas]) for model in (Mixture([blm, other]), blm, other))
-    rows, words = torch.tensor([0, 1]), torch.tensor([7, 9])
-    for part in ("log_p_blank", "log_p_word"):
-        mean = (getattr(first, part).exp() + getattr(second, part).exp()) / 2
-        torch.testing.assert_close(getattr(mixed, part).exp(), mean)
-    mean = (first.log_p_sides(rows, words).exp() + second.log_p_sides(rows, words).exp()) / 2
-    torch.testing.assert_close(mixed.log_p_sides(rows, words).exp(), mean)
-    with pytest.raises(BlankLMError, match="the same words"):
-        Mixture([blm, make_blm(vocabulary=13)])
 
 
 def test_training_and_decoding_give_an_action_the_same_probability(blm):

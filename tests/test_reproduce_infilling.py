@@ -44,8 +44,6 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setitem(infilling.CORPORA, name, tiny)
     for name, system in infilling.SYSTEMS.items():
         monkeypatch.setitem(infilling.SYSTEMS, name, replace(system, training={}))
-    both = replace(infilling.SYSTEMS["blm-both"], model_of="blm")  # instead of the bundled model, which is not tiny
-    monkeypatch.setitem(infilling.SYSTEMS, "blm-both", both)
     yield lambda corpus, names: infilling.parts_of(corpus, names, out=tmp_path / "out", texts=4, backbone=backbone)
     infilling._yahoo.cache_clear()
 

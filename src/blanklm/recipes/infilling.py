@@ -28,7 +28,6 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint, pretrained
-from blanklm.api import BlankLM
 from blanklm.baselines import LanguageModel, load_system
 from blanklm.batching import TokenisedTexts
 from blanklm.canvas import Blank, Fill, Template
@@ -41,7 +40,6 @@ from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.left_to_right import LeftToRight
-from blanklm.models.mixture import Mixture
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -138,7 +136,6 @@ class System:
     label: str
     make: Callable[[Corpus, Tokenizer, str | None], nn.Module] | None = None  # None: it fills with another one's model
     model_of: str = ""  # that one
-    beside: str = ""  # another one, whose model's probabilities are averaged with those of that one
     choices: tuple[dict[str, Any], ...] = ({},)  # ways to fill; the best on validation canvases is used
     training: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's
     corpora: tuple[str, ...] = tuple(CORPORA)
@@ -185,7 +182,7 @@ def _blm_on_bundled(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) 
     """
     loaded = checkpoint.load(pretrained.locate("english"))
     source, words = loaded.model, loaded.tokenizer
-    encoder = replace(source.config.encoder, dropout=corpus.size.dropout)
+    encoder = replace(source.config.encoder, dropout=2 / 3 * corpus.size.dropout)  # it has less to learn
     model = BLM(BLMConfig(len(tokenizer), encoder, source.config.sides_hidden, corpus.max_length))
     without_words = ("encoder.", "choose.", "sides_")
     layers = {name: tensor for name, tensor in source.state_dict().items() if name.startswith(without_words)}
@@ -226,7 +223,7 @@ BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
 LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
-FINE_TUNED = {"learning_rate": 3e-4}  # what has been learnt before is not to be shaken off
+FINE_TUNED = {"learning_rate": 3e-4, "tokens_per_batch": 8192}  # what has been learnt before is not to be shaken off
 POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
@@ -235,20 +232,20 @@ SYSTEMS = {
     "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM | LIBRARY),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
-    "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED | LIBRARY),
+    "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
     "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM | LIBRARY),
     "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM | LIBRARY),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
     "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=AT_ONCE),
-    "blm-minilm": System(
-        "BLM on MiniLM", _blm_on_backbone, choices=GREEDY + AT_ONCE, training=FULLER | FINE_TUNED | LIBRARY
-    ),
+    "blm-minilm": System("BLM on MiniLM", _blm_on_backbone, choices=GREEDY + AT_ONCE, training=FULLER | FINE_TUNED),
     "blm-english": System(
-        "BLM from english", _blm_on_bundled, choices=GREEDY + AT_ONCE, training=FULLER | {"learning_rate": 5e-4}
+        "BLM from english",
+        _blm_on_bundled,
+        choices=GREEDY + AT_ONCE,
+        training=FULLER | {"learning_rate": 5e-4, "tokens_per_batch": 16_384},
     ),
-    "blm-both": System("BLM, the last two averaged", model_of="blm-english", beside="blm-minilm", choices=AT_ONCE),
 }
 
 
@@ -303,19 +300,12 @@ class Part(Reproduced):
 
     # --- Filling ----------------------------------------------------------------------------------------------------
 
-    def load(self):
-        system = load_system(self.run)
-        if not self.system.beside:
-            return system
-        other = load_system(replace(self, name=self.system.beside).run)
-        return BlankLM(Mixture((system.model, other.model)), system.tokenizer)
-
     def try_choice(self, choice: dict[str, Any], ratio: float) -> float:
         """BLEU on the validation canvases of one way to fill."""
         path = self.folder / f"validation-{_named(choice)}-{ratio:g}.json"
         if not path.exists():
             masked = self.masks("valid", ratio)
-            fills = fills_of(self.load(), masked, **choice)
+            fills = fills_of(load_system(self.run), masked, **choice)
             write_json(path, corpus_bleu([fill.text for fill in fills], [m.text for m in masked]))
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -356,7 +346,7 @@ class Part(Reproduced):
 
     def _filled(self, masked: Sequence[Masked], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
         choice, _ = self.choose()
-        system = self.load()
+        system = load_system(self.run)
         started = time.perf_counter()
         found = fills_of(system, masked, progress=progress, **choice)
         return {"seconds": time.perf_counter() - started, "fills": list(_packed(masked, found))}
@@ -366,7 +356,7 @@ class Part(Reproduced):
         path, masked = self.folder / "figure-5.json", list(map(_bracketed, FIGURE_5))
         if not path.exists():
             choice, _ = self.choose()
-            write_json(path, list(_packed(masked, fills_of(self.load(), masked, **choice))))
+            write_json(path, list(_packed(masked, fills_of(load_system(self.run), masked, **choice))))
         return json.loads(path.read_text(encoding="utf-8"))
 
     # --- Scoring ----------------------------------------------------------------------------------------------------
@@ -457,8 +447,7 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
     rows = []
     for part in parts:
         if not part.row.exists():
-            for name in filter(None, (part.system.model_of or part.name, part.system.beside)):
-                replace(part, name=name).train(say)
+            replace(part, name=part.system.model_of or part.name).train(say)
             if part.name != JUDGE:
                 for ratio in RATIOS:
                     part.fills(ratio)

@@ -62,10 +62,7 @@ class Infilled(Together):
         self.await_trained(JUDGE)
         for other, system in SYSTEMS.items():
             if other == name != "blm" or system.model_of == name:
-                if system.beside in SPANS[self.corpus]:
-                    self.await_trained(system.beside)
-                if not system.beside or self.trained(system.beside):
-                    infilling.main([self.part(other)], self.say)
+                infilling.main([self.part(other)], self.say)
 
     def choice(self, number: int, *ratios: float) -> None:
         os.nice(5)
