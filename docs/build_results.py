@@ -697,6 +697,20 @@ def restoration_reach() -> str:
     )
 
 
+def restoration_words() -> str:
+    """The bundled models with and without the words that their corpora attest, in the same gaps."""
+    what = {"phi_ml": "PHI-ML excerpts", "single": "single slot of 1-10 characters", "editors": "editors' restorations"}
+    rows = []
+    for part, name in (("greek", SYSTEMS["greek"]), ("latin", SYSTEMS["latin"])):
+        letters, words = restored(part), restored(f"{part}-words")
+        for setting, say in what.items():
+            if setting in words:
+                for how, m in (("letters alone", letters[setting]), ("and words", words[setting])):
+                    numbers = [f"{m[key]:.1f}" for key in ("cer", "top1", "top20", "ece")]
+                    rows.append([f"{name}: {say}, {how}", f"{m['gaps']:,}", *numbers])
+    return table(["%", "gaps", "CER", "top 1", "top 20", "ECE"], rows)
+
+
 def restoration_tries() -> str:
     """Small models, so that one question has one answer: with and without vectors for whole words."""
     what = {"try-characters": "characters alone", "try-words": "and vectors for whole words"}
@@ -1110,6 +1124,7 @@ PASSAGES = {
         restoration_ranked,
         restoration_lengths,
         restoration_reach,
+        restoration_words,
         restoration_tries,
         restoring_cpu,
         greek_training,

@@ -12,7 +12,6 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.restoring import (
-    FIT_WEIGHT,
     Candidate,
     Gap,
     Restorer,
@@ -75,13 +74,13 @@ def test_spaces_beside_spaces_and_at_the_ends_of_a_text_are_needless():
     assert found("hic situs ", "", least=4) == {"est": 0.3, "est ": 0.2, " est": 0.1, " ": 0.05}
 
 
-def test_restorations_are_weighed_by_how_the_text_around_fits():
+def test_restorations_that_gain_are_together_as_probable_as_before():
     candidates = [Candidate("ab", math.log(0.3)), Candidate("c", math.log(0.2)), Candidate("de", math.log(0.1))]
     lengths = {2: 0.6, 1: 0.25, 3: 0.15}
-    found, posterior = weighed(candidates, [-8.0, 0.0, -8.0], lengths)
+    found, posterior = weighed(candidates, [-2.0, 0.0, -2.0], lengths)
     assert [c.text for c in found] == ["c", "ab", "de"]
     assert math.isclose(sum(c.probability for c in found), 0.6)
-    assert math.isclose(found[0].probability / found[1].probability, 0.2 / 0.3 * math.exp(8 * FIT_WEIGHT))
+    assert math.isclose(found[0].probability / found[1].probability, 0.2 / 0.3 * math.exp(2))
     assert list(posterior) == [1, 2, 3] and math.isclose(sum(posterior.values()), 1.0)
     same, unchanged = weighed(candidates, [-5.0] * 3, lengths)
     assert [c.text for c in same] == ["ab", "c", "de"] and math.isclose(unchanged[2], 0.6)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from blanklm import checkpoint, pretrained
+from blanklm.attested import Attested
 from blanklm.decoding.places import Filled, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK, UNK
@@ -35,7 +36,7 @@ MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
 FIT = 6  # characters on either side of a gap of unknown length that should fit what is restored
 FIT_CONTEXT = 64  # characters on either side that are read to see it
 FIT_WEIGHT = 0.25  # found on validation texts
-WEIGHED = 20  # restorations that are weighed by it, however few are asked for
+WEIGHED = 20  # restorations that are weighed by that and by known words, however few are asked for
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ Part = str | Gap
 
 @dataclass(frozen=True)
 class Candidate:
-    """One restoration of one gap. Where the length was not told, ``log_prob`` counts it and how well the text fits."""
+    """One restoration of one gap. ``log_prob`` counts known words; where no length was told, it and how all fits."""
 
     text: str
     log_prob: float
@@ -151,20 +152,28 @@ class Restoration:
 class Restorer:
     """A character model that restores: a mixed L-BLM, or an L-BLM, which must be told every length.
 
-    ``about["temperature"]``, where it is there, makes its probabilities those of being right (``tasks.restoration``).
+    ``about["temperature"]``, where it is there, makes its probabilities those of being right (``tasks.restoration``);
+    ``attested`` words, where there are any, speak for candidates that are made of them.
     """
 
-    def __init__(self, model: torch.nn.Module, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
-        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        tokenizer: Tokenizer,
+        about: dict[str, Any] | None = None,
+        attested: Attested | None = None,
+    ) -> None:
+        self.model, self.tokenizer, self.about, self.attested = model.eval(), tokenizer, about or {}, attested
         self.temperature: float = self.about.get("temperature", 1.0)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, device: str | None = None) -> Restorer:
-        loaded = checkpoint.load(pretrained.locate(name_or_folder))
+        folder = pretrained.locate(name_or_folder)
+        loaded = checkpoint.load(folder)
         if not hasattr(loaded.model, "score_places"):
             raise BlankLMError(f"{name_or_folder} does not restore: give a model such as greek or latin")
         device = checkpoint.device_for(device)
-        return cls(loaded.model.to(device), loaded.tokenizer, loaded.about)
+        return cls(loaded.model.to(device), loaded.tokenizer, loaded.about, Attested.load(folder))
 
     @property
     def longest(self) -> int:
@@ -237,7 +246,7 @@ class Restorer:
             texts.append(window)
             windows.append((k, at))
         if searched:
-            found = self._search(texts, top if posterior is None else max(top, WEIGHED))
+            found = self._search(texts, max(top, WEIGHED))
         else:
             groups = [in_blocks(len(ids), [(at, k)]) for ids, (k, at) in zip(texts, windows, strict=True)]
             found = [[filled] for filled in self._guess(texts, groups)]
@@ -250,10 +259,13 @@ class Restorer:
             before, behind = (self._text(piece) for piece in draft.pieces[number : number + 2])
             candidates = without_needless_spaces(candidates, before, behind, draft.gaps[number].range[0])
         candidates = sorted(candidates, key=lambda c: -c.log_prob)[: max(top, WEIGHED)]
+        (k, at), ids = windows[0], texts[0]
+        gains = self._supported(candidates, ids[:at], ids[at + k :])
         if posterior is not None:
             spans = [[*guessed[:number], self.tokenizer.encode(c.text), *guessed[number + 1 :]] for c in candidates]
             fits = self._fit([(*draft.with_spans(each), number, len(each[number])) for each in spans])
-            candidates, lengths = weighed(candidates, fits, lengths)
+            gains = [gain + FIT_WEIGHT * fit for gain, fit in zip(gains, fits, strict=True)]
+        candidates, lengths = weighed(candidates, gains, lengths)
         candidates = candidates[:top]
         best = candidates[0]
         reason = None
@@ -293,11 +305,13 @@ class Restorer:
                 searched.append((i, number, at, gap.length, window))
         short = [job for job in searched if job[3] <= LONGEST_SEARCHED]
         long = [job for job in searched if job[3] > LONGEST_SEARCHED]
-        found = self._search([job[4] for job in short], n)
+        found = self._search([job[4] for job in short], max(n, WEIGHED))
         groups = [in_blocks(len(ids), [(at, k)]) for _, _, at, k, ids in long]
         found += [[filled] for filled in self._guess([job[4] for job in long], groups)]
-        for (i, number, at, k, _), fills in zip(short + long, found, strict=True):
-            ranked[i][number] = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
+        for (i, number, at, k, ids), fills in zip(short + long, found, strict=True):
+            candidates = [Candidate(self._text(f.ids[at : at + k]), f.log_prob) for f in fills]
+            gains = self._supported(candidates, ids[:at], ids[at + k :])
+            ranked[i][number] = weighed(candidates, gains, {k: 1.0})[0][:n]
         return ranked
 
     # --- Steps --------------------------------------------------------------------------------------------------
@@ -372,6 +386,13 @@ class Restorer:
                 positions.append([p for p in side if self.model.writable[ids[start + p]]])
         each = log_probs_of(self.model, texts, positions)
         return [left + right for left, right in zip(each[::2], each[1::2], strict=True)]
+
+    def _supported(self, candidates: Sequence[Candidate], before: Sequence[int], behind: Sequence[int]) -> list[float]:
+        """What words of the corpus say for each candidate between the two."""
+        if self.attested is None:
+            return [0.0] * len(candidates)
+        around = self._text(before), self._text(behind)
+        return [self.attested.support(around[0], candidate.text, around[1]) for candidate in candidates]
 
     def _length_posterior(self, draft: Draft, number: int) -> torch.Tensor:
         """log p(k) [N] of a gap, the gaps after it being untold too."""
@@ -481,11 +502,11 @@ def around(total: int, at: int, length: int, context: int) -> tuple[int, int]:
 
 
 def weighed(
-    candidates: Sequence[Candidate], fits: Sequence[float], lengths: dict[int, float]
+    candidates: Sequence[Candidate], gains: Sequence[float], lengths: dict[int, float]
 ) -> tuple[list[Candidate], dict[int, float]]:
-    """The candidates, best first, by how they fit too, together as probable as before; and so the length posterior."""
+    """The candidates with their gains in nats, best first, together as probable as before; and so the lengths."""
     before = np.array([c.log_prob for c in candidates])
-    after = before + FIT_WEIGHT * np.array(fits)
+    after = before + np.array(gains)
     after += np.logaddexp.reduce(before) - np.logaddexp.reduce(after)
     order = sorted(range(len(candidates)), key=lambda i: -after[i])
     share = dict(lengths)

@@ -33,9 +33,10 @@ def locate(name_or_path: str | Path) -> Path:
 def _download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    files = ["config.json", "tokenizer.json", "model.safetensors"]
+    from blanklm import attested, checkpoint
+
     try:
-        return Path(snapshot_download(repository, allow_patterns=files))
+        return Path(snapshot_download(repository, allow_patterns=[*checkpoint.FILES, attested.FILE]))
     except Exception as error:  # no network, no such model, no permission: many classes, one message
         raise CheckpointError(
             f"there is no folder {repository!r}, and no model of that id could be fetched from the Hugging Face Hub "

@@ -13,6 +13,7 @@ import json
 import sys
 from pathlib import Path
 
+from blanklm.attested import Attested
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes.restorers import Corpus, Recipe
@@ -50,7 +51,8 @@ def corpus(literature: bool = True) -> Corpus:
     first, last = pieces_of(books[:kept], MAX_LENGTH), pieces_of(books[kept:], MAX_LENGTH)
     texts = first + documents + last
     stages = (Stage(0, len(texts), FIRST_STAGE), Stage(len(first), len(texts), 1.0))
-    return Corpus(texts, stages, pieces_of(list(read_corpus("greek_documentary", "valid")), MAX_LENGTH))
+    validation = pieces_of(list(read_corpus("greek_documentary", "valid")), MAX_LENGTH)
+    return Corpus(texts, stages, validation, Attested.of(whole, least=1, least_pairs=3))
 
 
 if __name__ == "__main__":

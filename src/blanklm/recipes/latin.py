@@ -12,6 +12,7 @@ import re
 import sys
 from pathlib import Path
 
+from blanklm.attested import Attested
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes.restorers import Corpus, Recipe
@@ -47,7 +48,7 @@ def corpus() -> Corpus:
     whole = [repaired(text) for text in read_corpus("edh_latin", "train")]
     texts = pieces_of(whole, MAX_LENGTH) + snippets(whole, 60, 400, seed=1)
     validation = pieces_of([repaired(text) for text in read_corpus("edh_latin", "valid")], MAX_LENGTH)
-    return Corpus(texts, (Stage(0, len(texts), 1.0),), validation)
+    return Corpus(texts, (Stage(0, len(texts), 1.0),), validation, Attested.of(whole, least=2, least_pairs=10))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says
 
 does the same in a minute: few steps, few texts, and how many steps a second each part makes.
 
-    python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json
+    python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json [MEASUREMENT ...]
 
-evaluates a model folder as the part of that name would be.
+evaluates a model folder as the part of that name would be, by all measurements or those named.
 """
 
 from __future__ import annotations
@@ -186,9 +186,13 @@ def greek_edited() -> list[Masked]:
     return [m for record in records if "[" in record["norm"] and (m := editors_restorations(record["norm"]))]
 
 
-def evaluate(part: str, system: System, path: Path, result: dict[str, Any], most: int = TEXTS) -> None:
-    """Each measurement is written down as soon as it is there."""
+def evaluate(
+    part: str, system: System, path: Path, result: dict[str, Any], most: int = TEXTS, only: Sequence[str] = ()
+) -> None:
+    """Each measurement, or ``only`` some, is written down as soon as it is there."""
     for name, measure in evaluations(part, most).items():
+        if only and name not in only:
+            continue
         try:
             result[name] = measure(system)
         except Exception as error:  # one measurement that fails must not lose the others
@@ -291,7 +295,8 @@ if __name__ == "__main__":
             run_part(part, Path(work), Share(**json.loads(share)), int(most))
         case ["smoke", out, work]:
             run_all(Path(out), Path(work), SMOKE, SMOKE_TEXTS, SMOKE_LIMIT)
-        case ["evaluate", part, folder, path]:
-            evaluate(part, load(part, Path(folder)), Path(path), dict(checkpoint.read_config(Path(folder))["about"]))
+        case ["evaluate", part, folder, path, *only]:
+            about = dict(checkpoint.read_config(Path(folder))["about"])
+            evaluate(part, load(part, Path(folder)), Path(path), about, only=only)
         case [out, work, *parts]:
             run_all(Path(out), Path(work), {part: PARTS[part] for part in parts or PARTS})

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint
+from blanklm.attested import Attested
 from blanklm.data import slots_of_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
@@ -36,6 +37,7 @@ class Corpus:
     texts: Sequence[str]
     stages: Sequence[Stage]
     validation: Sequence[str]
+    attested: Attested  # words of the documents
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,10 @@ class Recipe:
         best = checkpoint.load(out / "run")
         checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)  # come what may
         about, costs = self.about, {}
+        if self.kind == "mixed":
+            for folder in (out / "half", out / "model"):
+                folder.mkdir(exist_ok=True)
+                corpus.attested.save(folder)
         if not self.kind.startswith("pythia"):
             some = Random(self.training.seed).sample(corpus.validation, min(calibrated, len(corpus.validation)))
             costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(some, None, self.training.seed))

@@ -97,7 +97,8 @@ def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> di
     truths = [span for m in masked for span in m.spans]
     costs = {}
     for temperature in TEMPERATURES:
-        tempered = Restorer(restorer.model, restorer.tokenizer, restorer.about | {"temperature": temperature})
+        about = restorer.about | {"temperature": temperature}
+        tempered = Restorer(restorer.model, restorer.tokenizer, about, restorer.attested)
         ranked = [gap[0] for gaps in tempered.rank([document(m) for m in masked], beam) for gap in gaps]
         costs[temperature] = sum(
             -math.log(max(best.probability if best.text == truth else 1 - best.probability, 1e-6))
