@@ -34,13 +34,16 @@ def yelp_words() -> str:
 
 
 def trained(name: str, vocabulary: str, counted: str = "") -> str:
-    """Size, steps, time and validation bound of a bundled model."""
+    """Size, and the steps, time and validation bound of each stage, of a bundled model."""
     r = result(f"models/{name}")
-    encoder, training = r["model"]["encoder"], r["training"]
+    encoder, stages = r["model"]["encoder"], [*r.get("before", ()), r]
+    first, *more = stages
+    steps = f"{first['training']['steps']:,} steps of {first['training']['tokens_per_batch']:,} tokens in {first['seconds']:.0f} s"
+    steps += "".join(f", then {stage['training']['steps']:,} in {stage['seconds']:.0f} s," for stage in more)
+    bounds = ", then ".join(f"{stage['valid_bound']:.3f}" for stage in stages)
     return (
         f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {vocabulary} "
-        f"{r['model']['vocabulary']:,}); {training['steps']:,} steps of {training['tokens_per_batch']:,} tokens in "
-        f"{r['seconds']:.0f} s on one {r['hardware']}{counted}; validation bound {r['valid_bound']:.3f} nats a token.\n"
+        f"{r['model']['vocabulary']:,}); {steps} on one {r['hardware']}{counted}; validation bound {bounds} nats a token.\n"
     )
 
 
@@ -108,10 +111,45 @@ def english_judged() -> str:
 def english_read() -> str:
     """What a reader made of the fills of sentences such as people write."""
     rows = result("tries/english-read")["rows"]
-    counts = Counter(row["verdict"] for row in rows)
     changed = sum(row["fill"] != row["may_repeat"] for row in rows)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f"Of {len(rows)} fills of sentences such as people write: {told}. Keeping echoes out changed {changed} of them.\n"
+    told, before = (
+        ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
+        for verdicts in ([row["verdict"] for row in rows], [row["first_stage"]["verdict"] for row in rows])
+    )
+    return (
+        f"Of {len(rows)} fills of sentences such as people write: {told}; after the first stage of training alone: "
+        f"{before}. Keeping echoes out changed {changed} of them.\n"
+    )
+
+
+def english_stages() -> str:
+    """What the second stage of training gained, on more texts than those of the tables."""
+    r = result("tries/english-longer")
+    first, longer, gained = r["first"], r["longer"], r["bleu_gained_95"]
+    told = "; ".join(
+        f"from {first[x]['bleu']:.2f} to {scores['bleu']:.2f} at {float(x):.0%} "
+        f"(gained, 95 %: {gained[x]['low']:.2f} to {gained[x]['high']:.2f})"
+        for x, scores in longer.items()
+    )
+    texts = next(iter(longer.values()))["texts"]
+    return f"The second stage brought BLEU on every third held-out text ({texts} of them) {told}.\n"
+
+
+def english_backbone() -> str:
+    """What a pretrained encoder's layers gain, and a smaller model loses, at equal steps."""
+    r = result("tries/english")
+    ours = r["blm"]
+
+    def against(name: str) -> str:
+        return ", ".join(f"{r[name]['scores'][x]['bleu'] - ours['scores'][x]['bleu']:+.1f}" for x in ours["scores"])
+
+    backbone, smaller = r["blm-backbone"], r["blm-smaller"]
+    return (
+        f"**MiniLM's layers pay**: {against('blm-backbone')} BLEU at 10 to 50 % hidden, and a bound of "
+        f"{backbone['valid_bound']:.2f} nats a token\nagainst {ours['valid_bound']:.2f}, with "
+        f"{backbone['parameters'] / 1e6:.1f} M parameters against {ours['parameters'] / 1e6:.1f} M. The smaller model "
+        f"({smaller['parameters'] / 1e6:.1f} M)\nloses: {against('blm-smaller')}; {smaller['valid_bound']:.2f}.\n"
+    )
 
 
 def first_fill() -> str:
@@ -1092,6 +1130,8 @@ PASSAGES = {
         english_tries,
         english_judged,
         english_read,
+        english_stages,
+        english_backbone,
         first_fill,
         yelp_words,
         yelp_words_training,

@@ -46,7 +46,7 @@ def test_english(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(english, "MODEL", TINY)
     monkeypatch.setattr(english, "VOCABULARY", 300)
     monkeypatch.setattr(english, "DECODINGS", {"greedy": {"constraints": {"max": 2}}})
-    stages = {"first": few(english.TRAINING), "longer": few(english.LONGER)}
+    stages = {name: few(training) for name, training in english.STAGES.items()}
     result = english.main(tmp_path / "out", stages)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
     assert result["training"]["learning_rate"] == 1e-3

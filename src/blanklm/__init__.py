@@ -2,7 +2,7 @@
 
 >>> from blanklm import BlankLM
 >>> BlankLM.from_pretrained().fill("They also have ___ which ___.").text
-'They also have a house, which is expensive.'
+'They also have a lot, which is very nice.'
 """
 
 from typing import TYPE_CHECKING, Any

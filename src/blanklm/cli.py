@@ -143,7 +143,7 @@ def _lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[
         return
     file = None if file == Path("-") else file
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise BlankLMError('no text: write blanklm fill "They also have ___ which ___ .", or use --file or a pipe')
+        raise BlankLMError('no text: write blanklm fill "They also have ___ which ___.", or use --file or a pipe')
     if file is not None:
         yield from lines_of(file, jsonl)
         return
@@ -207,7 +207,7 @@ def fill(
 ) -> None:
     """Fill the blanks of each text with the most probable words.
 
-    blanklm fill "They also have ___ which ___ ."
+    blanklm fill "They also have ___ which ___."
     """
     from blanklm.pretrained import DEFAULT
     from blanklm.shards import Filling

@@ -1,14 +1,13 @@
 """The bundled English model: cased, natural text, byte-level BPE, words written from left to right.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT [--longer] [--seconds S]
+    BLANKLM_DATA=<corpora> python -m blanklm.recipes.english OUT
 
-Writes OUT/first/run (the training run), OUT/first/result.json, OUT/model (int8, what is bundled) and OUT/result.json.
-The bundled model's learning rate fell by the clock instead of by the step, to end within the minutes there were: the
-steps are how far it came.
+Trains in two stages, the second from the weights of the first, its learning rate rising and falling again. Writes
+OUT/first/run and OUT/longer/run (the training runs), a result.json beside each, OUT/model (int8, what is bundled) and
+OUT/result.json. A stage whose result is there already is not trained again.
 
-With ``--longer`` a second stage, OUT/longer, goes on from the weights of the first, its learning rate rising and
-falling again, by the clock if ``--seconds`` says so. A stage whose result is there already is not trained again. The
-bundled model has not had it.
+The bundled model's learning rate fell by the clock instead of by the step in both stages, to end within the minutes
+there were: the steps are how far it came.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ TRAINING = TrainingConfig(
     evaluate_every=3000, save_every=10**6, log_every=100,
 )  # fmt: skip
 # From the first stage's weights, so with a lower peak and a shorter rise; another seed, so other canvases.
-LONGER = replace(TRAINING, steps=6000, learning_rate=1e-3, warmup=300, seed=1)
+LONGER = replace(TRAINING, steps=3396, learning_rate=1e-3, warmup=300, seed=1)
+STAGES = {"first": TRAINING, "longer": LONGER}
 PARTS = ("mix.0", "mix.1", "mix.2")
 VOCABULARY = 12_000
 MAX_LENGTH = 512
@@ -126,8 +126,4 @@ def write(folder: Path, result: dict) -> dict:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--longer", action="store_true", help="a second stage of training")
-    parser.add_argument("--seconds", type=float, default=0.0, help="when the clock ends the second stage")
-    options = parser.parse_args()
-    longer = {"longer": replace(LONGER, seconds=options.seconds)} if options.longer else {}
-    print(json.dumps(main(options.out, {"first": TRAINING} | longer), indent=2))
+    print(json.dumps(main(parser.parse_args().out, STAGES), indent=2))

@@ -9,10 +9,10 @@ export const title = "Fill";
 export const box = "text";
 
 const EXAMPLES = [
-  "They also have ___ which ___ .",
-  "My ___ and I ___ .",
-  "I will ___ come back ___ !",
-  "The ___[2] was ___ , but the ___[1] was ___[1] .",
+  "They also have ___ which ___.",
+  "My ___ and I ___.",
+  "I will ___ come back ___!",
+  "It was ___[1-2], but we ___[2-5].",
 ];
 const DEFAULTS = { order: "confident", beam: "5", n: "4" };
 const ALTERNATIVES = { n: 5, beam: 10 };

@@ -44,7 +44,7 @@ class CanvasesBody(TaskBody):
     texts: list[str | CanvasText] = Field(
         min_length=1,
         description="Texts with blanks: ___ any length, ___[3] three words, ___[2-5] two to five.",
-        examples=[["They also have ___ which ___ ."]],
+        examples=[["They also have ___ which ___."]],
     )
     constraints: BlankConstraints | None = Field(
         None, description="One for every blank, or a list with one for each; of all texts that have none of their own."
