@@ -667,9 +667,11 @@ def restorer_training(part: str) -> str:
     r = restored(part)
     encoder, training = r["model"]["encoder"], r["training"]
     temperature = min(r["calibration"], key=r["calibration"].__getitem__)
+    folder = ROOT / "src" / "blanklm" / "pretrained" / part
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md")
     return (
         f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {r['model']['vocabulary']} characters), "
-        f"{r['model_bytes'] / 1e6:.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
+        f"{size / 1e6:.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
         f"{r['hardware']} that other runs shared; validation loss {r['valid_bound']:.3f} nats a character of text. Calibrated on validation texts: "
         f"temperature {temperature}.\n"
     )
