@@ -741,13 +741,12 @@ def restoration_words() -> str:
     """The bundled models with and without the words that their corpora attest, in the same gaps."""
     what = {"phi_ml": "PHI-ML excerpts", "single": "single slot of 1-10 characters", "editors": "editors' restorations"}
     rows = []
-    for part, name in (("greek", SYSTEMS["greek"]), ("latin", SYSTEMS["latin"])):
-        letters, words = restored(part), restored(f"{part}-words")
+    for part in ("greek", "latin"):
         for setting, say in what.items():
-            if setting in words:
-                for how, m in (("letters alone", letters[setting]), ("and words", words[setting])):
+            for how, measured in restored(f"{part}-words").items():
+                if m := measured.get(setting):
                     numbers = [f"{m[key]:.1f}" for key in ("cer", "top1", "top20", "ece")]
-                    rows.append([f"{name}: {say}, {how}", f"{m['gaps']:,}", *numbers])
+                    rows.append([f"{SYSTEMS[part]}: {say}, {how}", f"{m['gaps']:,}", *numbers])
     return table(["%", "gaps", "CER", "top 1", "top 20", "ECE"], rows)
 
 

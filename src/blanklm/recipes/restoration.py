@@ -10,9 +10,13 @@ nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says
 
 does the same in a minute: few steps, few texts, and how many steps a second each part makes.
 
-    python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json [MEASUREMENT ...]
+    python -m blanklm.recipes.restoration evaluate NAME MODEL OUT.json [TEXTS [MEASUREMENT ...]]
 
-evaluates a model folder as the part of that name would be, by all measurements or those named.
+evaluates a model folder as the part of that name would be, by all measurements or those named, on so many texts; and
+
+    python -m blanklm.recipes.restoration words NAME MODEL OUT.json TEXTS MEASUREMENT ...
+
+with and without the words that its corpus attests.
 """
 
 from __future__ import annotations
@@ -201,6 +205,16 @@ def evaluate(
         path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
+def compare_words(part: str, restorer: Restorer, path: Path, most: int, only: Sequence[str]) -> None:
+    """The same measurements with the words that the corpus of a restorer attests, and by letters alone."""
+    letters = Restorer(restorer.model, restorer.tokenizer, restorer.about)
+    found: dict[str, dict[str, Any]] = {"letters alone": {}, "and words": {}}
+    for (how, result), system in zip(found.items(), (letters, restorer), strict=True):
+        evaluate(part, system, path, result, most, only)
+        print(how, "is done", flush=True)
+    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
 # --- All parts at once --------------------------------------------------------------------------------------------
 
 
@@ -295,8 +309,11 @@ if __name__ == "__main__":
             run_part(part, Path(work), Share(**json.loads(share)), int(most))
         case ["smoke", out, work]:
             run_all(Path(out), Path(work), SMOKE, SMOKE_TEXTS, SMOKE_LIMIT)
-        case ["evaluate", part, folder, path, *only]:
+        case ["evaluate", part, folder, path, *few]:
+            most, only = int(few[0]) if few else TEXTS, few[1:]
             about = dict(checkpoint.read_config(Path(folder))["about"])
-            evaluate(part, load(part, Path(folder)), Path(path), about, only=only)
+            evaluate(part, load(part, Path(folder)), Path(path), about, most, only)
+        case ["words", part, folder, path, most, *only]:
+            compare_words(part, Restorer.from_pretrained(folder), Path(path), int(most), only)
         case [out, work, *parts]:
             run_all(Path(out), Path(work), {part: PARTS[part] for part in parts or PARTS})
