@@ -154,6 +154,7 @@ SYSTEMS = {
     "try-64": tried("chunks of 64", chunk=64),
     "try-256": tried("chunks of 256", chunk=256),
     "try-fixed": tried("chunks that always begin at the same places", moves=False),
+    "try-rate": tried("learning rate 0.002 instead of 0.001", training={"learning_rate": 2e-3}),
     "try-decay": tried("weight decay 0.01 instead of 0.1", training={"weight_decay": 0.01}),
     "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
     "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
