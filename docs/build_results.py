@@ -1071,6 +1071,20 @@ def lm_source() -> str:
     return table(headings, rows)
 
 
+def lm_plateau() -> str:
+    """What a BLM begins from: the bound after some steps."""
+    found = [result(f"tries/language-modelling-plateau-{corpus}") for corpus in STREAMS]
+    headings, rows = [""], {}
+    for r, title in zip(found, STREAMS.values(), strict=True):
+        steps = [str(s) for s in range(100, r["steps"] + 1, 100)]
+        before = len(headings) - 1
+        headings += [f"{title}, {int(s):,} steps" for s in steps]
+        for name, row in r["rows"].items():
+            cells = rows.setdefault(name, [""] * before)
+            cells += [""] * (before - len(cells)) + [f"{row['valid_bound'][s]:.2f}" for s in steps]
+    return table(headings, [[name, *cells, *[""] * (len(headings) - 1 - len(cells))] for name, cells in rows.items()])
+
+
 def lm_setting() -> str:
     lines = []
     for corpus, title in STREAMS.items():
@@ -1186,6 +1200,7 @@ PASSAGES = {
         lm_orders,
         lm_tries,
         lm_source,
+        lm_plateau,
         lm_setting,
         lm_two_sided,
         lm_precision,

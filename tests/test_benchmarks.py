@@ -102,3 +102,19 @@ def test_the_benchmark_of_orders_knows_its_source(tmp_path):
     report = json.loads(out.read_text())
     assert len(report["rows"]) == 5
     assert all(row["2"]["perplexity"] > report["source"] > 1 for row in report["rows"].values())
+
+
+def test_the_benchmark_of_the_plateau_tells_starts_apart(tmp_path):
+    """A model that begins at the frequencies of words is ahead of one that begins at random; rows are kept."""
+    words = "the the the the said said market fell"
+    (tmp_path / "ptb").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "ptb" / f"{split}.txt").write_text(f" {words} \n" * 20, encoding="utf-8")
+    out = tmp_path / "plateau.json"
+    command = [sys.executable, "benchmarks/plateau.py", "--steps", "2", "--words", "3", "--out", str(out), "--only"]
+    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
+    subprocess.run([*command, "both"], **settings)
+    subprocess.run([*command, "both", "small and random"], **settings)
+    rows = json.loads(out.read_text())["rows"]
+    assert list(rows) == ["both", "small and random"]
+    assert rows["both"]["valid_bound"]["2"] < rows["small and random"]["valid_bound"]["2"]

@@ -12,9 +12,13 @@ from blanklm.models.encoder import (
     Memory,
     _attend_padded,
     attend,
+    begin_at_neighbours,
     drop_by_bits,
     drop_by_hash,
+    initialise,
     one_more,
+    rotary_angles,
+    rotate,
 )
 from blanklm.special import PAD
 
@@ -121,6 +125,23 @@ def test_a_memory_makes_reading_on_equal_to_reading_at_once():
         vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
         expected = torch.stack([whole[row][known[row] + step] for row in rows])
         torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(2, 64), (4, 96), (6, 384)])
+def test_heads_that_begin_at_neighbours_read_the_symbol_before_or_after(heads, width):
+    torch.manual_seed(0)
+    encoder = Encoder(EncoderConfig(2, heads, width, width)).apply(initialise)
+    layer, length = encoder.layers[0], 12
+    begin_at_neighbours(layer)
+    z = layer.attention_norm(torch.randn(length, width))
+    q, k, _ = layer.queries_keys_values(z).view(length, 3, heads, -1).unbind(1)
+    rotary = rotary_angles(torch.arange(length), width // heads)
+    scores = torch.einsum("ihd,jhd->hij", rotate(q, rotary), rotate(k, rotary)) / math.sqrt(width // heads)
+    for head, weights in enumerate(scores.softmax(-1)):
+        way, inner = (-1 if head % 2 == 0 else 1), torch.arange(1, length - 1)
+        assert torch.equal(weights.argmax(1)[inner], inner + way)
+        assert (weights[inner, inner + way] > 0.5).all()
+    assert not encoder.layers[1].queries_keys_values.bias.any()
 
 
 def hashed(x: torch.Tensor, share: float, seed: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.recipes import language_modelling as lm
 from blanklm.recipes import language_modelling_at_once as at_once
-from blanklm.special import EOS
+from blanklm.special import BLANK, EOS, PAD
 from tests.test_baselines import make
 
 AS_WRITTEN = dict(lm.SYSTEMS)
@@ -106,6 +106,36 @@ def test_an_estimate_that_was_cut_off_goes_on_with_the_next_orders(parts, monkey
     assert lm.main([part], quiet) == [row]
     (more,) = parts("ptb", ["insertion"], orders=30)
     assert not more.done
+
+
+def test_training_that_was_cut_off_goes_on_for_the_seconds_it_began_with(parts, monkeypatch):
+    (part,) = parts("ptb", ["blm"])
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(lm.Run, "_evaluate", killed)  # at step 2 of 4
+        with pytest.raises(KeyboardInterrupt):
+            replace(part, seconds=1000.0).train(quiet)
+    assert not (part.folder / "training.json").exists()
+    replace(part, seconds=5.0).train(quiet)
+    trained = json.loads((part.folder / "training.json").read_text())
+    assert trained["steps"] == 4 and trained["training"]["seconds"] == 1000.0
+
+
+@pytest.mark.parametrize("name", ["lm", "insertion", "blm"])
+def test_words_begin_as_probable_as_they_are_frequent(parts, name):
+    tokenizer, lines = lm.tokenised("ptb")
+    tokens = np.array(one_stream(lines["train"]))
+    model = lm.SYSTEMS[name].make(lm.CORPORA["ptb"], len(tokenizer))
+    lm.begin_at_frequencies(model, tokens)
+    probability = model.word_logits(torch.zeros(1, 16)).softmax(1)[0].detach().numpy()
+    counts = np.bincount(tokens, minlength=len(tokenizer))
+    there, expected = counts > 0, counts / len(tokens)
+    np.testing.assert_allclose(probability[there] / probability[EOS], expected[there] / expected[EOS], rtol=1e-5)
+    assert probability[PAD] == 0 and (probability[BLANK] > 0) == (name == "insertion")  # whose STOP it is
+    assert probability.sum() - probability[there].sum() < 2 / len(tokenizer)
 
 
 def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):

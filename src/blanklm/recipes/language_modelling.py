@@ -33,7 +33,7 @@ from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import Estimate
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import EncoderConfig
+from blanklm.models.encoder import EncoderConfig, begin_at_neighbours
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.models.predictor import PredictorConfig
@@ -77,8 +77,8 @@ def dropouts(dropout: float, hidden: float = 0.1, word: float = 0.1) -> dict[str
 
 
 TRAINING = TrainingConfig(
-    steps=100_000, tokens_per_batch=32_768, learning_rate=1e-3, warmup=200, weight_decay=0.1, ema=0.999,
-    evaluate_every=500, save_every=10_000, log_every=50,
+    steps=100_000, tokens_per_batch=65_536, learning_rate=1e-3, warmup=300, weight_decay=0.1, ema=0.999,
+    evaluate_every=1000, save_every=2000, log_every=50,
 )  # fmt: skip
 CORPORA = {
     "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.4, 0.2)), replace(MEDIUM, **dropouts(0.5, 0.3)), TRAINING),
@@ -109,14 +109,31 @@ class System:
     chunk: int = CHUNK
     lean: float = 0.0  # of a BLM's orders, to the left
     moves: bool = True  # chunks begin elsewhere in every epoch
+    frequencies: bool = True  # words begin as probable as they are frequent
+    neighbours: bool = True  # the first heads of a BLM begin by reading what stands beside a symbol
     tried: bool = False  # only compared with others, on a part of the test set
 
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
         encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
         encoder = replace(encoder, **self.encoder)
-        if self.kind is BLM:
-            return BLM(BLMConfig(vocabulary, encoder, max_length=self.chunk, lean=self.lean))
-        return self.kind(PredictorConfig(vocabulary, encoder, self.chunk))
+        if self.kind is not BLM:
+            return self.kind(PredictorConfig(vocabulary, encoder, self.chunk))
+        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.chunk, lean=self.lean))
+        if self.neighbours:
+            begin_at_neighbours(model.encoder.layers[0])
+        return model
+
+
+@torch.no_grad()
+def begin_at_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
+    """Have each word begin as probable as it is frequent in ``tokens``; what is not there, as an average word.
+
+    A bias moves by no more than the learning rate a step and has some ten nats to go. Until then frequencies are told
+    by the vectors, which become alike for all rare words and which dropout makes noise of.
+    """
+    counts = np.bincount(tokens, minlength=len(model.word_bias)).astype(float)
+    counts[counts == 0] = counts.mean()
+    model.word_bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 
 tried = partial(System, tried=True)
@@ -137,10 +154,13 @@ SYSTEMS = {
     "try-64": tried("chunks of 64", chunk=64),
     "try-256": tried("chunks of 256", chunk=256),
     "try-fixed": tried("chunks that always begin at the same places", moves=False),
+    "try-rate": tried("learning rate 0.002 instead of 0.001", training={"learning_rate": 2e-3}),
     "try-decay": tried("weight decay 0.01 instead of 0.1", training={"weight_decay": 0.01}),
     "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
     "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
     "try-canvases": tried("four canvases of each text in a batch", training={"canvases": 4}),
+    "try-frequencies": tried("words begin alike, not as their frequencies are", frequencies=False),
+    "try-neighbours": tried("heads begin at random, not at the neighbours", neighbours=False),
     "try-lean-more": tried("orders leaning left, 0.2 a token", lean=0.2),
 }
 
@@ -163,11 +183,13 @@ class Part(Reproduced):
         if (self.folder / "training.json").exists():
             return
         tokenizer, lines = tokenised(self.corpus.name)
-        config = replace(self.corpus.training, **self.system.training, seconds=self.seconds)
+        config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
         fixed = {split: TokenisedTexts(stream_chunks(lines[split], self.system.chunk)) for split in ("train", "valid")}
         texts = TokenStream(lines["train"], self.system.chunk) if self.system.moves else fixed["train"]
+        if self.system.frequencies:
+            begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
         run = Run(model, tokenizer, texts, fixed["valid"], config, folder, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
@@ -175,6 +197,12 @@ class Part(Reproduced):
         result |= {"tokens": texts.tokens, "steps": progress.step, "epochs": round(progress.tokens / texts.tokens, 1)}
         result["train_loss"] = _last_loss(folder / "metrics.jsonl")
         write_json(self.folder / "training.json", result)
+
+    @property
+    def training_seconds(self) -> float:
+        """What training may take; of a run that was cut off, what it began with, so that it is the same run."""
+        begun = self.folder / "run" / "run.json"
+        return json.loads(begun.read_text(encoding="utf-8"))["training"]["seconds"] if begun.exists() else self.seconds
 
     # --- Measuring --------------------------------------------------------------------------------------------------
 
