@@ -21,9 +21,9 @@ import core
 import torch
 
 from blanklm.batching import TokenisedTexts, TokenStream, stream_chunks
+from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import begin_at_neighbours
-from blanklm.recipes.language_modelling import CORPORA, begin_at_frequencies, tokenised
+from blanklm.recipes.language_modelling import CORPORA, tokenised
 from blanklm.special import SPECIAL_TOKENS, UNK
 from blanklm.training import TrainingConfig, train
 

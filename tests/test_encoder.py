@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
+from blanklm.models.beginning import begin_at_neighbours
 from blanklm.models.encoder import (
     Encoder,
     EncoderConfig,
     Memory,
     _attend_padded,
     attend,
-    begin_at_neighbours,
     drop_by_bits,
     drop_by_hash,
     initialise,

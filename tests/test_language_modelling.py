@@ -13,6 +13,7 @@ from blanklm import likelihood
 from blanklm.batching import cut, one_stream
 from blanklm.conceal import Packing
 from blanklm.errors import BlankLMError
+from blanklm.models.beginning import begin_at_frequencies
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.recipes import language_modelling as lm
 from blanklm.recipes import language_modelling_at_once as at_once
@@ -129,7 +130,7 @@ def test_words_begin_as_probable_as_they_are_frequent(parts, name):
     tokenizer, lines = lm.tokenised("ptb")
     tokens = np.array(one_stream(lines["train"]))
     model = lm.SYSTEMS[name].make(lm.CORPORA["ptb"], len(tokenizer))
-    lm.begin_at_frequencies(model, tokens)
+    begin_at_frequencies(model, tokens)
     probability = model.word_logits(torch.zeros(1, 16)).softmax(1)[0].detach().numpy()
     counts = np.bincount(tokens, minlength=len(tokenizer))
     there, expected = counts > 0, counts / len(tokens)

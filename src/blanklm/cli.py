@@ -648,6 +648,7 @@ def train(
     from blanklm.batching import TokenisedTexts, stream_chunks
     from blanklm.data.readers import matching_files
     from blanklm.models.backbone import Pretrained
+    from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
     from blanklm.streaming import StreamedTexts, sample_texts
@@ -715,6 +716,8 @@ def train(
         model = BLM.on(source, words, max_length=max_length, lean=lean)
     else:
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length, lean=lean))
+        begin_at_neighbours(model.encoder.layers[0])
+    begin_at_frequencies(model, (validation if from_disk else training).flat)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
     known = "" if from_disk else f"; {training.tokens:,} training tokens"

@@ -329,26 +329,3 @@ def initialise(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
-
-
-SHARPNESS = 3.0  # of heads that begin at a neighbour: it has some 0.6 of their attention then
-NEAR = 0.1  # radians a symbol: slower angles are alike for all that is near
-
-
-@torch.no_grad()
-def begin_at_neighbours(layer: EncoderLayer) -> None:
-    """Have the heads of a layer begin by reading the symbol before, or, every other one, the symbol after.
-
-    A blank holds nothing of what stands around it. From random weights, heads have to find out where to look and what
-    to take from there, and neither is of use without the other. Here biases alone make queries and keys at first, and
-    say where: turned by their positions, they agree best at a distance of one symbol.
-    """
-    width = layer.attention_out.weight.shape[0]
-    layer.queries_keys_values.weight[: 2 * width] = 0.0
-    biases = layer.queries_keys_values.bias.view(3, layer.heads, -1)  # [3, H, d/H]
-    frequency = 10000.0 ** (-torch.arange(0, biases.shape[2], 2, device=biases.device) / biases.shape[2])  # [d/H / 2]
-    strength = SHARPNESS * (frequency > NEAR)
-    way = 1 - 2 * (torch.arange(layer.heads, device=biases.device) % 2)  # [H] back: 1, on: -1
-    angle = way[:, None] * frequency  # [H, d/H / 2] by which a key turns while it comes from there
-    biases[0] = torch.cat((strength, torch.zeros_like(strength)))
-    biases[1] = torch.cat((strength * angle.cos(), strength * angle.sin()), 1)

@@ -32,8 +32,9 @@ from blanklm.checkpoint import replacing
 from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import Estimate
+from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import EncoderConfig, begin_at_neighbours
+from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.models.predictor import PredictorConfig
@@ -122,18 +123,6 @@ class System:
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
-
-
-@torch.no_grad()
-def begin_at_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
-    """Have each word begin as probable as it is frequent in ``tokens``; what is not there, as an average word.
-
-    A bias moves by no more than the learning rate a step and has some ten nats to go. Until then frequencies are told
-    by the vectors, which become alike for all rare words and which dropout makes noise of.
-    """
-    counts = np.bincount(tokens, minlength=len(model.word_bias)).astype(float)
-    counts[counts == 0] = counts.mean()
-    model.word_bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 
 tried = partial(System, tried=True)
