@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from blanklm import checkpoint
 from blanklm.attested import FILE, PAIRED, UNATTESTED, Attested
 from blanklm.errors import CheckpointError
 from blanklm.restoring import Gap, Restorer
@@ -34,6 +35,10 @@ def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(attested)
         ("ο ανηρ κ-", "μοσ", " και αγαθοσ", 0, 0),  # a word with a lost letter says nothing
         ("κα", "μοσ", " και αγαθοσ", 0, 0),  # nor does one that the edge of the text may have cut
         ("ο ανηρ ", "καμοσ", "", 0, 0),
+        ("ο ανηρ ", "καμοσ ", "", 1, 0),  # a space ends it, so it is whole
+        ("", " καμοσ", " και", 1, 0),
+        ("ο ανηρ ", "καμοσ. ", "και αγαθοσ", 1, 0),
+        ("ο ανηρ ", "ην . ", "και αγαθοσ", 1, 0),
         ("ο ανηρ ", "καλοσ ", "και αγαθοσ", 0, 1),
         ("", "ο", "", 0, 0),
     ],
@@ -56,6 +61,7 @@ def test_a_folder_keeps_them(attested, tmp_path):
     [
         lzma.compress("λογοσ\nο λογοσ\t7".encode())[:-9],
         lzma.compress("ο λογοσ\tπολλα".encode()),
+        lzma.compress("ο λογοσ\t-5".encode()),
         lzma.compress(b"\xff\xfe"),
         lzma.compress(b"\n" * (2**26 + 1)),  # a few kilobytes that would fill a memory
         b"no archive",
@@ -80,3 +86,22 @@ def test_what_is_made_of_known_words_gains_what_the_others_lose():
     gains = {text: after[text] - before[text] for text in before}
     assert [gains[known] - gains[text] for text in others] == pytest.approx([UNATTESTED] * len(others))
     assert [c.text for c in taught.restore(document).gaps[0].candidates] == [c.text for c in ranked]
+
+
+def test_a_model_folder_brings_its_words_along(tmp_path, attested):
+    restorer = make_restorer()
+    checkpoint.save(tmp_path, restorer.model, restorer.tokenizer, restorer.about)
+    assert Restorer.from_pretrained(tmp_path, device="cpu").attested is None
+    attested.save(tmp_path)
+    assert Restorer.from_pretrained(tmp_path, device="cpu").attested == attested
+
+
+def test_a_gap_of_unknown_length_is_weighed_by_words_too():
+    restorer, document = make_restorer(), ["αγαθη ", Gap(2, 3), " τυχη"]
+    (plain,) = restorer.restore(document).gaps
+    known = [c.text for c in plain.candidates if " " not in c.text][-1]
+    taught = Restorer(restorer.model, restorer.tokenizer, attested=Attested(frozenset({known}), {}))
+    (ranked,) = taught.restore(document).gaps
+    before, after = ({c.text: c.log_prob for c in gap.candidates} for gap in (plain, ranked))
+    assert after[known] > before[known]
+    assert sum(map(math.exp, after.values())) == pytest.approx(sum(map(math.exp, before.values())))

@@ -1,6 +1,7 @@
 """The command line as people and programs use it: results on standard output, one plain line for each mistake."""
 
 import json
+import math
 import os
 import pty
 import resource
@@ -274,6 +275,21 @@ def test_train_then_fill(blanklm, tmp_path):
     ):
         code, _, err = blanklm("train", texts, "--out", tmp_path / "bad", "--size", "tiny", *bad)
         assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
+
+
+@pytest.mark.parametrize("from_disk", [False, True])
+def test_training_begins_at_the_frequencies_of_the_training_words_and_at_neighbours(blanklm, tmp_path, from_disk):
+    texts, valid = tmp_path / "texts.txt", tmp_path / "valid.txt"
+    texts.write_text("a a a a a a b\n" * 50)
+    valid.write_text("b b b b b b a\n" * 50)  # says the opposite, and must not be heard
+    command = ["train", texts, "--valid", valid, "--out", tmp_path / "run", "--size", "tiny", "--steps", 1]
+    assert blanklm(*command, "--tokens-per-batch", 64, *["--from-disk"] * from_disk)[0] == 0
+    loaded = checkpoint.load(tmp_path / "run")
+    a, b = loaded.tokenizer.encode("a b")
+    ahead = (loaded.model.word_bias[a] - loaded.model.word_bias[b]).item()
+    assert ahead == pytest.approx(math.log(6), abs=0.05)
+    first, second = (layer.queries_keys_values.bias.abs().max() for layer in loaded.model.encoder.layers[:2])
+    assert first > 1 > second
 
 
 def test_train_on_orders_that_lean(blanklm, tmp_path):

@@ -7,11 +7,14 @@ from functools import partial
 
 import pytest
 
+from blanklm.attested import FILE, Attested
+from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import greek, latin, restoration, restorers
 from blanklm.recipes.stages import encode_characters, pieces_of, snippets
 from blanklm.restoring import Gap, Restorer
 from blanklm.tokenizer import Tokenizer
+from tests.conftest import make_restorer
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 GREEK = ["αγαθηι τυχηι εδοξεν τηι βουληι και τωι δημωι -- #", "διονυσιοσ ανηρ αγαθοσ ων διατελει περι τον δημον"] * 8
@@ -60,6 +63,7 @@ def test_restoration(damaged, tmp_path, part):
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
         assert f"{part}/result.json" in archive.getnames()
     assert f"{part}: " in restoration.summary(tmp_path / "work")
+    assert (tmp_path / "work" / part / "model" / FILE).exists() == (restoration.recipe_of(part).kind == "mixed")
     if part in ("greek", "latin"):
         assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
         assert (
@@ -90,3 +94,13 @@ def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
     assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
         assert archive.getnames() == ["greek.log"]
+
+
+def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
+    restorer, path = make_restorer(), tmp_path / "words.json"
+    restorer.attested = Attested.of(GREEK, 1, 1)
+    restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
+    found = json.loads(path.read_text())
+    assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())
+    with pytest.raises(BlankLMError, match="no measurement 'phiml' of greek: choose single"):
+        restoration.compare_words("greek", restorer, path, 2, ["phiml"])

@@ -1,6 +1,7 @@
 """``blanklm restore``: text in, the same notation out; tables and JSON; what is wrong in one line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,11 @@ def test_the_bundled_models_are_small_and_calibrated():
     folders = [HERE / name for name in ("greek", "latin")]
     assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 10e6
     assert all(checkpoint.read_config(folder)["about"]["temperature"] > 0 for folder in folders)
+
+
+def test_damaged_words_of_a_model_are_one_line(blanklm, greek, tmp_path):
+    folder = shutil.copytree(greek, tmp_path / "damaged")
+    (folder / "words.tsv.xz").write_bytes(b"no archive")
+    code, out, said = blanklm("restore", LEIDEN, "--model", folder)
+    assert (code, out) == (1, []) and said.startswith("error: ") and "words.tsv.xz is damaged" in said
+    assert said.count("\n") == 1

@@ -13,6 +13,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.restoring import (
     Candidate,
+    Draft,
     Gap,
     Restorer,
     fold,
@@ -193,3 +194,15 @@ def test_folding_keeps_every_character():
 def test_letters_of_another_script_are_named_with_their_place(restorer):
     assert restorer.unknown("και X τὸν") == [(4, "X")]
     assert restorer.unknown("καὶ τὸν δῆμον.") == []
+
+
+@pytest.mark.parametrize(("gap", "least", "most"), [(Gap(2, None), 2, 100), (Gap(None, 5), 1, 5), (Gap(1, 30), 1, 30)])
+def test_a_length_of_which_little_is_known_is_as_if_unknown_within_what_is_known(restorer, gap, least, most):
+    """Models learn from ranges about as wide as the gap is long: a wider one would be taken for a hint."""
+    unknown, known = (
+        restorer._length_posterior(Draft.of(["αγαθηι ", g, " τυχηι"], restorer.tokenizer), 0).exp()
+        for g in (Gap(), gap)
+    )
+    inside = unknown[least - 1 : most]
+    assert known[least - 1 : most].tolist() == pytest.approx((inside / inside.sum()).tolist(), abs=1e-6)
+    assert known.sum() == pytest.approx(1.0, abs=1e-5)

@@ -1,7 +1,8 @@
 """Words that a corpus attests: a model of letters knows how words are spelt, and not whether there is such a word.
 
-A model that restores may have ``words.tsv.xz`` in its folder: the words of its training texts, and pairs of words that
-stand side by side in several of them. Candidates for a gap are weighed by both (``Attested.support``).
+A model that restores may have ``words.tsv.xz`` in its folder: the words of its training texts (of Latin, those that
+two have at least), and pairs of words that stand side by side in several of them (in three, of Latin in ten).
+Candidates for a gap are weighed by both (``Attested.support``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from blanklm.errors import CheckpointError
 FILE = "words.tsv.xz"
 GREATEST_SIZE = 2**26  # bytes of it unpacked; a file beyond is not ours
 NOT_LETTERS = frozenset("-#.")  # lost letters, and the end of a sentence: words with them are no evidence
-UNATTESTED = 3.0  # nats that a word costs which no text has
+UNATTESTED = 3.0  # nats that a word costs which is not among them
 PAIRED = 0.1  # weight of a pair's log (1 + texts); both found on validation texts
 
 
@@ -58,10 +59,10 @@ class Attested:
             if not packed.eof:
                 raise ValueError(f"cut off, or more than {GREATEST_SIZE:,} bytes")
             rows = [line.partition("\t") for line in lines]
-            return cls(
-                frozenset(entry for entry, _, texts in rows if not texts),
-                {entry: int(texts) for entry, _, texts in rows if texts},
-            )
+            pairs = {entry: int(texts) for entry, _, texts in rows if texts}
+            if min(pairs.values(), default=1) < 1:
+                raise ValueError("a pair stands in no text")
+            return cls(frozenset(entry for entry, _, texts in rows if not texts), pairs)
         except (lzma.LZMAError, ValueError) as error:
             raise CheckpointError(f"{path} is damaged ({error}): take it away, or make the model again") from None
 
@@ -74,16 +75,18 @@ class Attested:
     def support(self, before: str, restored: str, behind: str) -> float:
         """What speaks for ``restored`` between the two, in nats: known words, and known pairs of words.
 
-        The words are those that have a letter in the gap; at the edges of a text a word may be cut, so it is not asked
-        for.
+        The words are those that reach into the gap or up to it; at the edges of a text a word may be cut, so it is not
+        asked for.
         """
         text = f"{before}{restored}{behind}"
         start = text.rfind(" ", 0, len(before)) + 1
         end = text.find(" ", len(before) + len(restored))
         end = len(text) if end < 0 else end
         touched = text[start:end].split()
-        whole = touched[start == 0 : len(touched) - (end == len(text))]
-        unknown = sum(readable(word) and word not in self.words for word in whole)
+        cut_left = start == 0 and not text.startswith(" ")
+        cut_right = end == len(text) and not text.endswith(" ")
+        whole = (word.strip(".") for word in touched[cut_left : len(touched) - cut_right])
+        unknown = sum(readable(word) and word not in self.words for word in whole if word)
         row = [text[:start].rstrip().rpartition(" ")[2], *touched, text[end:].lstrip().partition(" ")[0]]
         paired = sum(math.log1p(self.pairs.get(f"{one} {two}", 0)) for one, two in itertools.pairwise(row))
         return PAIRED * paired - UNATTESTED * unknown

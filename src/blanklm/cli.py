@@ -717,7 +717,8 @@ def train(
     else:
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length, lean=lean))
         begin_at_neighbours(model.encoder.layers[0])
-    begin_at_frequencies(model, (validation if from_disk else training).flat)
+        some = TokenisedTexts(encode(list(sample_texts(files, 1_000_000)))) if from_disk else training
+        begin_at_frequencies(model, some.flat)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
     known = "" if from_disk else f"; {training.tokens:,} training tokens"
@@ -874,7 +875,8 @@ def transfer(
         typer.Option(help="A word or phrase to replace; repeat for several. None: found by attention."),
     ] = None,
     show_mask: Annotated[
-        bool, typer.Option("--show-mask", help="Print the text with [what is replaced]; without --to, that alone.")
+        bool,
+        typer.Option("--show-mask", help="Print the text with what is replaced in brackets; without --to, that alone."),
     ] = False,
     file: File = None,
     model: Model = None,

@@ -43,7 +43,7 @@ class LetterCounter:
             self._with_spaces(part, [*parts[max(0, at - 1) : at], *parts[at + 1 : at + 2]])
             for at, part in enumerate(parts)
         ]
-        found = self.restorer.restore(wide, 2 * top, abstain_below, progress)
+        found = self.restorer.restore(wide, max(2 * top, 40), abstain_below, progress)
         asked = [part for part in parts if isinstance(part, Gap)]
         gaps = [_counted(of, gap, top, abstain_below) for of, gap in zip(asked, found.gaps, strict=True)]
         return Restoration(tuple(best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))

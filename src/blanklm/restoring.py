@@ -64,6 +64,11 @@ class Gap:
             return 0, 0
         return self.minimum or 1, self.maximum or LONGEST_GAP
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether both ends are known and as near each other as those that models learn from (``draw_untold``)."""
+        return None not in (self.minimum, self.maximum) and self.maximum <= 3 * self.minimum + 4
+
     def __str__(self) -> str:
         return f"{self.minimum or 1}-{self.maximum or ''}"
 
@@ -73,7 +78,11 @@ Part = str | Gap
 
 @dataclass(frozen=True)
 class Candidate:
-    """One restoration of one gap. ``log_prob`` counts known words; where no length was told, it and how all fits."""
+    """One restoration of one gap.
+
+    ``log_prob`` is the model's, weighed by known words; where the length was not told, also by how probable the length
+    is and how well the text around fits.
+    """
 
     text: str
     log_prob: float
@@ -259,21 +268,21 @@ class Restorer:
             before, behind = (self._text(piece) for piece in draft.pieces[number : number + 2])
             candidates = without_needless_spaces(candidates, before, behind, draft.gaps[number].range[0])
         candidates = sorted(candidates, key=lambda c: -c.log_prob)[: max(top, WEIGHED)]
-        (k, at), ids = windows[0], texts[0]
+        (k, at), ids = windows[0], texts[0]  # with other lengths, the text around is the same where it is near
         gains = self._supported(candidates, ids[:at], ids[at + k :])
         if posterior is not None:
             spans = [[*guessed[:number], self.tokenizer.encode(c.text), *guessed[number + 1 :]] for c in candidates]
             fits = self._fit([(*draft.with_spans(each), number, len(each[number])) for each in spans])
             gains = [gain + FIT_WEIGHT * fit for gain, fit in zip(gains, fits, strict=True)]
         candidates, lengths = weighed(candidates, gains, lengths)
-        candidates = candidates[:top]
+        places, candidates = places_of(candidates), candidates[:top]  # of letters, also those not asked for speak
         best = candidates[0]
         reason = None
         if not searched:
             reason = f"the gap has more than {LONGEST_SEARCHED} characters"
         elif best.probability < abstain_below:
             reason = f"no restoration is as probable as {abstain_below:.0%}: the best has {best.probability:.2%}"
-        return GapRestoration(tuple(candidates), places_of(candidates), lengths, reason is not None, reason)
+        return GapRestoration(tuple(candidates), places, lengths, reason is not None, reason)
 
     # --- Many documents, for evaluation -------------------------------------------------------------------------
 
@@ -403,12 +412,16 @@ class Restorer:
         for gap, at in zip(draft.gaps[number:], where[number:], strict=True):
             if gap.length is None and start <= at < end:
                 untold[0, at - start] = 1
-                least[0, at - start], most[0, at - start] = gap.range
+                if gap.is_narrow:  # else the model would take the middle of the range for a hint
+                    least[0, at - start], most[0, at - start] = gap.range
         lengths = torch.tensor([tokens.shape[1]], device=tokens.device)
         hidden = tokens == BLANK
         log_p, _, position = self.model.score_lengths(tokens, lengths, hidden, untold.bool(), least, most)
         log_p = log_p[(position == where[number] - start).nonzero()[0, 0]].cpu()
-        return log_p[: self.model.config.max_length // 2].log_softmax(0)  # what leaves no context is not considered
+        log_p = log_p[: max(self.model.config.max_length // 2, draft.gaps[number].range[0])]  # else no context is left
+        k = torch.arange(1, len(log_p) + 1)  # [N]
+        shortest, longest = draft.gaps[number].range
+        return log_p.masked_fill((k < shortest) | ((longest > 0) & (k > longest)), -math.inf).log_softmax(0)
 
     def _fill(self, drafts: Sequence[Draft]) -> list[list[list[int]]]:
         """The best guess for the gaps of each draft, all lengths being settled: ids."""

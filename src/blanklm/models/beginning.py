@@ -18,13 +18,13 @@ NEAR = 0.1  # radians a symbol: slower angles are alike for all that is near
 
 @torch.no_grad()
 def begin_at_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
-    """Have each word begin as probable as it is frequent in ``tokens``; what is not there, as an average word.
+    """Have each word begin as probable as it is frequent in ``tokens``; what is not there, as half as frequent as once.
 
     A bias moves by no more than the learning rate a step and has some ten nats to go. Until then frequencies are told
     by the vectors, which become alike for all rare words and which dropout makes noise of.
     """
     counts = np.bincount(tokens, minlength=len(model.word_bias)).astype(float)
-    counts[counts == 0] = counts.mean() or 1.0
+    counts[counts == 0] = min(0.5, counts.mean()) or 1.0  # few tokens say little of what is rare
     model.word_bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 

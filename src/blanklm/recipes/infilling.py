@@ -138,7 +138,6 @@ class System:
     model_of: str = ""  # that one
     choices: tuple[dict[str, Any], ...] = ({},)  # ways to fill; the best on validation canvases is used
     training: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's
-    corpora: tuple[str, ...] = tuple(CORPORA)
 
 
 def _predictor(kind: type, corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
@@ -438,7 +437,7 @@ def parts_of(corpus: str, names: Sequence[str] | None = None, **settings: Any) -
     unknown = [name for name in names or () if name not in SYSTEMS]
     if unknown:
         raise BlankLMError(f"there is no part {unknown[0]!r}: choose {', '.join(SYSTEMS)}")
-    wanted = [name for name in SYSTEMS if corpus in SYSTEMS[name].corpora and (not names or name in names)]
+    wanted = [name for name in SYSTEMS if not names or name in names]
     return [Part(corpus=CORPORA[corpus], name=name, **settings) for name in wanted]
 
 

@@ -30,6 +30,7 @@ import tarfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,8 +40,10 @@ import torch
 from blanklm import checkpoint
 from blanklm.baselines import SlotBySlot
 from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
+from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import greek, latin
+from blanklm.recipes.report import write_json
 from blanklm.recipes.restorers import CALIBRATED, Corpus, Recipe
 from blanklm.restoring import Candidate, Gap, Restorer, fold
 from blanklm.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
@@ -100,7 +103,11 @@ def corpus_of(part: str) -> Corpus:
 
 
 def load(part: str, folder: Path) -> System:
-    return (SlotBySlot if "pythia" in part else Restorer).from_pretrained(folder)
+    """The model itself, of letters alone: it stands beside others that know no words; ``compare_words`` adds them."""
+    if "pythia" in part:
+        return SlotBySlot.from_pretrained(folder)
+    loaded = Restorer.from_pretrained(folder)
+    return Restorer(loaded.model, loaded.tokenizer, loaded.about)
 
 
 # --- What is measured ---------------------------------------------------------------------------------------------
@@ -191,28 +198,32 @@ def greek_edited() -> list[Masked]:
 
 
 def evaluate(
-    part: str, system: System, path: Path, result: dict[str, Any], most: int = TEXTS, only: Sequence[str] = ()
+    part: str,
+    system: System,
+    result: dict[str, Any],
+    save: Callable[[], None],
+    most: int = TEXTS,
+    only: Sequence[str] = (),
 ) -> None:
-    """Each measurement, or ``only`` some, is written down as soon as it is there."""
-    for name, measure in evaluations(part, most).items():
-        if only and name not in only:
-            continue
+    """Put each measurement, or ``only`` some, into ``result``, which is saved as soon as it is there."""
+    measurements = evaluations(part, most)
+    if unknown := [name for name in only if name not in measurements]:
+        raise BlankLMError(f"there is no measurement {unknown[0]!r} of {part}: choose {', '.join(measurements)}")
+    for name in only or measurements:
         try:
-            result[name] = measure(system)
+            result[name] = measurements[name](system)
         except Exception as error:  # one measurement that fails must not lose the others
             result[name] = {"error": repr(error)}
         print(name, json.dumps(result[name]), flush=True)
-        path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        save()
 
 
 def compare_words(part: str, restorer: Restorer, path: Path, most: int, only: Sequence[str]) -> None:
-    """The same measurements with the words that the corpus of a restorer attests, and by letters alone."""
+    """The same measurements by letters alone, and with the words that the corpus of a restorer attests."""
     letters = Restorer(restorer.model, restorer.tokenizer, restorer.about)
     found: dict[str, dict[str, Any]] = {"letters alone": {}, "and words": {}}
-    for (how, result), system in zip(found.items(), (letters, restorer), strict=True):
-        evaluate(part, system, path, result, most, only)
-        print(how, "is done", flush=True)
-    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    for result, system in zip(found.values(), (letters, restorer), strict=True):
+        evaluate(part, system, result, partial(write_json, path, found), most, only)
 
 
 # --- All parts at once --------------------------------------------------------------------------------------------
@@ -225,7 +236,8 @@ def run_part(part: str, work: Path, share: Share, most: int = TEXTS) -> None:
     folder, calibrated = work / part, min(CALIBRATED, most)
     result = recipe_of(part).make(folder, corpus_of(part), share.seconds, share.workers, share.compiles, calibrated)
     # What is bundled is what is measured: int8.
-    evaluate(part, load(part, folder / "model"), folder / "result.json", result, most)
+    save = partial(write_json, folder / "result.json", result)
+    evaluate(part, load(part, folder / "model"), result, save, most)
 
 
 def run_all(out: Path, work: Path, parts: dict[str, Share], most: int = TEXTS, limit: float = LIMIT) -> None:
@@ -312,7 +324,7 @@ if __name__ == "__main__":
         case ["evaluate", part, folder, path, *few]:
             most, only = int(few[0]) if few else TEXTS, few[1:]
             about = dict(checkpoint.read_config(Path(folder))["about"])
-            evaluate(part, load(part, Path(folder)), Path(path), about, most, only)
+            evaluate(part, load(part, Path(folder)), about, partial(write_json, Path(path), about), most, only)
         case ["words", part, folder, path, most, *only]:
             compare_words(part, Restorer.from_pretrained(folder), Path(path), int(most), only)
         case [out, work, *parts]:
