@@ -529,8 +529,10 @@ def score(
         sys.stdout.flush()
     if scored > 1 and not as_json:
         print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {scored} texts, {tokens} tokens)")
-    if failed or not scored:
+    if failed:
         sys.exit(1)
+    if not scored:
+        raise BlankLMError("there is no text to score: give one, or a --file that holds some")
 
 
 def _reason_not_to_score(language_model: BlankLM, line: Line, method: str) -> str | None:
