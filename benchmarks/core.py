@@ -219,6 +219,11 @@ def commit() -> str:
     return "unknown"
 
 
+def write_report(path: Path, report: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
 def table(size: str, result: dict, device: str) -> Table:
     where = hardware(device) + (f", threads: {torch.get_num_threads()}" if device == "cpu" else "")
     shown = Table("what", "per second", title=f"{size}: {result['parameters'] / 1e6:.1f} M parameters, {where}")
@@ -262,8 +267,7 @@ def main() -> None:
         },
         "sizes": sizes,
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_report(out, record)
 
 
 if __name__ == "__main__":

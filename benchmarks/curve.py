@@ -12,7 +12,6 @@ results/benchmarks/curve-<device>.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 from collections.abc import Callable
@@ -176,7 +175,7 @@ def main() -> None:
         ]
         print(kind, [(row["texts"], round(row["tokens_per_second"])) for row in record["batches"][kind]], flush=True)
     out = options.out or core.ROOT / "results" / "benchmarks" / f"curve-{options.device}.json"
-    out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    core.write_report(out, record)
 
 
 if __name__ == "__main__":

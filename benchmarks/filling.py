@@ -9,7 +9,6 @@ the vocabulary, as the paper's formula reads. The share of the encoder in our ti
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,8 +101,7 @@ def main() -> None:
         f"{words / slow:.1f}; {in_encoder / quick:.0%} of it in the encoder; {same} of {len(texts)} fills the same"
     )
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,7 @@ def main() -> None:
     for name, seconds in record["median_seconds"].items():
         print(f"{name}: {seconds:.3f} s")
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        core.write_report(options.out, record)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ On a GPU the model is in bf16 and its layers are compiled.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -58,10 +57,9 @@ def main() -> None:
     for name, row in rows.items():
         print(f"{name:15} {row['per_second']:12,.0f} token-orders/s ({row['seconds']:.1f} s)", flush=True)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         report = {"benchmark": "likelihood", "size": options.size, "hardware": core.hardware(options.device)}
         report |= {"torch": torch.__version__, "commit": core.commit(), "rows": rows}
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ is that of its transitions. A chunk's first symbol has nothing before it, so no 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -102,10 +101,9 @@ def main() -> None:
         print(f"{name:32}" + ",".join(found))
     print(f"{'the source':32}{source.perplexity(stream):8.3f}")
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         report = {"benchmark": "orders", "chunk": CHUNK, "orders": ORDERS, "source": source.perplexity(stream)}
         report |= {"hardware": core.hardware("cpu"), "torch": torch.__version__, "commit": core.commit(), "rows": rows}
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import time
 from collections import Counter
@@ -183,7 +182,7 @@ def main() -> None:
         "load": os.getloadavg()[0], "torch": torch.__version__, "commit": core.commit(), "hidden": RATIO,
         "texts": options.texts, "mean_words": sum(len(m.text.split()) for m in masked) / len(masked), "batches": rows,
     }  # fmt: skip
-    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    core.write_report(options.out, record)
 
 
 if __name__ == "__main__":

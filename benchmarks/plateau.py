@@ -112,8 +112,7 @@ def main() -> None:
         curve = " ".join(f"{bound:.3f}" for bound in row["valid_bound"].values())
         print(f"{name:40}{curve}   {row['seconds']:.0f} s", flush=True)
         if options.out:
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps(report, indent=2) + "\n")
+            core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ many of the twenty are, and how far apart are the probabilities of the first?
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from statistics import mean
@@ -62,8 +61,7 @@ def main() -> None:
     for say, m in read.items():
         print(f"{say}: {m['seconds_a_gap']:.2f} s a gap, first the same {m['same_first']:.0%}")
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

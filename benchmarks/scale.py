@@ -72,8 +72,7 @@ def main() -> None:
                     f"{workers} {row['on']}: {row['lines_per_second']:.0f} lines/s, {row['seconds']:.1f} s", flush=True
                 )
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

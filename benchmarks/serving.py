@@ -229,8 +229,7 @@ def main() -> None:
         sizes[size] = about | benchmark(size, clients, options.seconds, requests)
         Console(width=140).print(table(size, sizes[size]))
     record = {"benchmark": "serving", "sizes": sizes}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    core.write_report(options.out, record)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ stream itself keeps.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -60,8 +59,7 @@ def main() -> None:
         f"memory {min(settled):.0f} to {max(settled):.0f} MB after the first 5 %"
     )
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ profiled stretch says where the GPU's time goes.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -139,9 +138,8 @@ def main() -> None:
                 flush=True,
             )
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         report = {"benchmark": "training", "size": "base", "hardware": torch.cuda.get_device_name(), "rows": rows}
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        core.write_report(options.out, report)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def main() -> None:
         "of_padded": {name: speed / speeds["padded"] for name, speed in speeds.items()},
     }  # fmt: skip
     print(json.dumps(record, indent=2))
-    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    core.write_report(options.out, record)
 
 
 if __name__ == "__main__":

@@ -663,15 +663,19 @@ def restoration_lengths() -> str:
     return table(["one slot of 1-10 characters, %", "gaps", "CER", "exact", "length right"], rows)
 
 
+def megabytes_of(model: str) -> float:
+    """A bundled model, without its card."""
+    folder = ROOT / "src" / "blanklm" / "pretrained" / model
+    return sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
+
+
 def restorer_training(part: str) -> str:
     r = restored(part)
     encoder, training = r["model"]["encoder"], r["training"]
     temperature = min(r["calibration"], key=r["calibration"].__getitem__)
-    folder = ROOT / "src" / "blanklm" / "pretrained" / part
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md")
     return (
         f"{r['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, {r['model']['vocabulary']} characters), "
-        f"{size / 1e6:.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
+        f"{megabytes_of(part):.1f} MB; {training['steps']:,} steps of {training['tokens_per_batch']:,} characters in {r['seconds']:.0f} s on one "
         f"{r['hardware']} that other runs shared; validation loss {r['valid_bound']:.3f} nats a character of text. Calibrated on validation texts: "
         f"temperature {temperature}.\n"
     )
@@ -961,12 +965,10 @@ def sentiment_model() -> str:
     parts = result("sentiment-yelp")["parts"]
     writer, classifier = parts["blm-small"], parts["classifier"]
     encoder = writer["model"]["encoder"]
-    folder = ROOT / "src" / "blanklm" / "pretrained" / "sentiment"
-    size = sum((folder / name).stat().st_size for name in ("config.json", "tokenizer.json", "model.safetensors")) / 1e6
     on = "two CPU cores" if writer["hardware"] == "cpu" else f"one {writer['hardware']}"
     return (
         f"A BLM of {writer['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, vocabulary {writer['model']['vocabulary']:,}) for both styles, and a\n"
-        f"classifier of {classifier['parameters']:,}, right on {classifier['test_accuracy']:.1f} % of the test sentences; in int8, {size:.1f} MB with the vocabulary.\n"
+        f"classifier of {classifier['parameters']:,}, right on {classifier['test_accuracy']:.1f} % of the test sentences; in int8, {megabytes_of('sentiment'):.1f} MB with the vocabulary.\n"
         f"The BLM began as yelp-words and learnt to tell the sentiments apart in {writer['steps']:,} steps of {writer['training']['tokens_per_batch']:,} tokens,\n"
         f"{writer['seconds']:.0f} s on {on}; validation bound {writer['valid_bound']:.3f} nats a token.\n"
     )

@@ -20,7 +20,7 @@ from blanklm.errors import CheckpointError
 
 FILE = "words.tsv.xz"
 GREATEST_SIZE = 2**26  # bytes of it unpacked; a file beyond is not ours
-NOT_LETTERS = frozenset("-#.")  # lost letters, and the end of a sentence: words with them are no evidence
+NOT_LETTERS = "-#."  # lost letters, and the end of a sentence: words with them are no evidence
 UNATTESTED = 3.0  # nats that a word costs which is not among them
 PAIRED = 0.1  # weight of a pair's log (1 + texts); both found on validation texts
 
@@ -93,4 +93,5 @@ class Attested:
 
 
 def readable(word: str) -> bool:
-    return not NOT_LETTERS.intersection(word)
+    """Whether nothing of a word, or of several, is lost."""
+    return not any(sign in word for sign in NOT_LETTERS)

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from blanklm.attested import readable
 from blanklm.data import read_corpus
 from blanklm.errors import DataError
 from blanklm.restoring import normalise
@@ -27,7 +28,6 @@ FORMULAE = Path(__file__).parent / "data" / "formulae"
 LONGEST_FORMULA = 7  # words
 SHORTEST = 3  # letters that a parallel must have beside what agrees around them
 AROUND = 40  # characters of a text to quote on each side
-NOT_WORDS = "-#."  # in a corpus: lost letters, and the end of a sentence
 _NAMES = {"iphi": "I.PHI", "papyri": "papyri.info"}
 
 
@@ -73,7 +73,7 @@ class Parallels(ABC):
             return []
         start = text.rfind(" ", 0, start) + 1  # to whole words
         end = len(text) if (space := text.find(" ", end)) < 0 else space
-        if any(sign in text[start:end] for sign in NOT_WORDS) or end - start < SHORTEST:
+        if not readable(text[start:end]) or end - start < SHORTEST:
             return []
         return self._nearest(text[:start].split(), text[start:end].split(), text[end:].split(), most)
 
@@ -169,7 +169,7 @@ def _agreeing(words: list[str], others: list[str]) -> int:
     """How many of the first words are the same, lost letters agreeing with nothing."""
     count = 0
     for word, other in zip(words, others, strict=False):
-        if word != other or any(sign in word for sign in NOT_WORDS):
+        if word != other or not readable(word):
             break
         count += 1
     return count

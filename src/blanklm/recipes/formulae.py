@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from blanklm.parallels import CORPORA, FORMULAE, LONGEST_FORMULA, NOT_WORDS, records
+from blanklm.attested import NOT_LETTERS
+from blanklm.parallels import CORPORA, FORMULAE, LONGEST_FORMULA, records
 
 LEAST = 3
-_BREAK = re.compile(rf"\S*[{re.escape(NOT_WORDS)}]\S*")
+_BREAK = re.compile(rf"\S*[{re.escape(NOT_LETTERS)}]\S*")
 
 
 def runs(text: str) -> Iterator[str]:
