@@ -62,13 +62,14 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("ema", [0.0, 0.9])
-def test_resuming_continues_bit_for_bit(tmp_path, ema):
+@pytest.mark.parametrize(("ema", "optimizer"), [(0.0, "adamw"), (0.9, "adamw"), (0.9, "muon")])
+def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer):
     """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
     tokenizer, texts = corpus()
     config = TrainingConfig(
-        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=6, ema=ema
-    )
+        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=6, ema=ema,
+        optimizer=optimizer,
+    )  # fmt: skip
 
     def run(folder):
         return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, texts, config, folder, None)

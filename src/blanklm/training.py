@@ -38,11 +38,13 @@ from blanklm import checkpoint
 from blanklm.batching import Draw, TokenisedTexts, training_epoch, validation_epoch
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.models.encoder import EncoderLayer
+from blanklm.muon import Muon, hidden_matrices
 from blanklm.streaming import Place, StreamedTexts
 from blanklm.tokenizer import Tokenizer
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
 PRECISIONS = ("auto", "bf16", "float32")
+OPTIMIZERS = ("adamw", "muon")
 WORKERS = 12  # processes that prepare batches for a GPU, where the machine has as many cores to spare
 
 
@@ -51,6 +53,7 @@ class TrainingConfig:
     steps: int = 10_000
     tokens_per_batch: int = 8192
     learning_rate: float = 1e-3
+    optimizer: str = "adamw"  # or muon, from nothing: it learns more in few steps, at two to four times the rate
     warmup: int = 500  # steps of linear rise; then a cosine falls to nothing at the last step
     weight_decay: float = 0.01
     clip: float = 1.0  # largest gradient norm
@@ -78,6 +81,8 @@ class TrainingConfig:
                 raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
         if self.precision not in PRECISIONS:
             raise TrainingError(f"precision must be {', '.join(PRECISIONS)}, not {self.precision!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise TrainingError(f"optimizer must be {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         if not 0 <= self.ema < 1:
             raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
 
@@ -175,15 +180,17 @@ class Run:
         self.sharded = self.accelerator.distributed_type == DistributedType.FSDP
         if self.sharded and config.ema:
             raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
+        if self.sharded and config.optimizer == "muon":
+            raise TrainingError("muon needs matrices that are whole, not sharded over processes: take adamw")
         if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum):
             raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
         if config.seconds and self.accelerator.num_processes > 1:
             raise TrainingError("the clock can end a run of one process only: give a number of steps")
         set_seed(config.seed, device_specific=True)  # dropout of its own in every process
         on_gpu = self.accelerator.device.type == "cuda"
-        optimizer = torch.optim.AdamW(
-            _decay_groups(model, config.weight_decay), lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None
-        )
+        kind, orthogonal = (Muon, hidden_matrices(model)) if config.optimizer == "muon" else (torch.optim.AdamW, [])
+        groups = _decay_groups(model, config.weight_decay, orthogonal)
+        optimizer = kind(groups, lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None)
         if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             compile_parts(model)
         self.progress = Progress()
@@ -613,11 +620,13 @@ def _lost_contact(error: RuntimeError) -> bool:
     return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in signs)
 
 
-def _decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Decay the matrices; leave biases and norms alone."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
+def _decay_groups(model: nn.Module, weight_decay: float, orthogonal: list[nn.Parameter]) -> list[dict[str, Any]]:
+    """Decay the matrices; leave biases and norms alone. A group for matrices with ``orthogonal`` updates (Muon)."""
+    apart = {id(matrix) for matrix in orthogonal}
+    matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in apart]
     rest = [p for p in model.parameters() if p.dim() <= 1]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    return groups + [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}] * bool(orthogonal)
 
 
 def _difference(part: str, before: Any, now: Any) -> str:
