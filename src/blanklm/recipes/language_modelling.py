@@ -44,7 +44,7 @@ from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
-CHUNK = 128  # tokens
+CHUNK = 64  # tokens
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -78,8 +78,8 @@ def dropouts(dropout: float, hidden: float = 0.1, word: float = 0.1) -> dict[str
 
 
 TRAINING = TrainingConfig(
-    steps=100_000, tokens_per_batch=65_536, learning_rate=1e-3, warmup=300, weight_decay=0.1, ema=0.999,
-    evaluate_every=1000, save_every=2000, log_every=50,
+    steps=100_000, tokens_per_batch=65_536, learning_rate=3e-3, optimizer="muon", warmup=300, weight_decay=0.1,
+    ema=0.999, evaluate_every=1000, save_every=2000, log_every=50,
 )  # fmt: skip
 CORPORA = {
     "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.4, 0.2)), replace(MEDIUM, **dropouts(0.5, 0.3)), TRAINING),
@@ -140,10 +140,11 @@ SYSTEMS = {
     "try-all-words": tried("no word dropout", encoder={"word_dropout": 0.0}),
     "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
     "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
-    "try-64": tried("chunks of 64", chunk=64),
-    "try-256": tried("chunks of 256", chunk=256),
+    "try-32": tried("chunks of 32", chunk=32),
+    "try-128": tried("chunks of 128", chunk=128),
     "try-fixed": tried("chunks that always begin at the same places", moves=False),
-    "try-rate": tried("learning rate 0.002 instead of 0.001", training={"learning_rate": 2e-3}),
+    "try-adamw": tried("AdamW at 0.001 instead of Muon", training={"optimizer": "adamw", "learning_rate": 1e-3}),
+    "try-rate": tried("learning rate 0.006 instead of 0.003", training={"learning_rate": 6e-3}),
     "try-decay": tried("weight decay 0.01 instead of 0.1", training={"weight_decay": 0.01}),
     "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
     "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
