@@ -118,7 +118,7 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
     parts("yahoo", ["lm"])
     spans = {"yahoo": {name: (0.0, 0.5) for name in ("lm", "blm", "seq2seq-fill", "bert-lm")}}
     monkeypatch.setattr(at_once, "SPANS", spans)
-    monkeypatch.setattr(at_once, "SHARES", {0.5: 2})
+    monkeypatch.setattr(at_once, "SHARES", {"blm": {0.5: 2}, "seq2seq-fill": {}})
     failed = at_once.main(
         [str(tmp_path / "out"), "--seconds", "90", "--texts", "4", "--backbone", str(tmp_path / "no")]
     )

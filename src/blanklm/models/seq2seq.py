@@ -86,6 +86,11 @@ class Seq2Seq(nn.Module):
     def device(self) -> torch.device:
         return self.starts_word.device
 
+    @property
+    def word_bias(self) -> Tensor:
+        """[V] What is added to the logits, a constant."""
+        return self.network.final_logits_bias[0]
+
     def prepare(self, batch: Batch) -> Pairs:
         """One of the ten masks of each text; which words they hide depends on the text alone."""
         weights = random_keys(torch.zeros_like(batch.lengths[:1]), batch.tokens.shape[1])  # [1, L]

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -36,9 +37,11 @@ from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks
 from blanklm.errors import BlankLMError
 from blanklm.metrics import corpus_bleu
 from blanklm.models.backbone import BackboneConfig, Pretrained
+from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.models.insertion import STOP
 from blanklm.models.left_to_right import LeftToRight
 from blanklm.models.predictor import PredictorConfig
 from blanklm.models.roberta import RobertaMasked, roberta_of
@@ -47,7 +50,7 @@ from blanklm.models.slot_insertion import SlotInsertion
 from blanklm.recipes.report import go, report, write_json
 from blanklm.recipes.reproduction import Reproduced
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
-from blanklm.special import SPECIAL_TOKENS
+from blanklm.special import EOS, SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
@@ -138,6 +141,20 @@ class System:
     model_of: str = ""  # that one
     choices: tuple[dict[str, Any], ...] = ({},)  # ways to fill; the best on validation canvases is used
     training: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's
+    writes: Callable[[TokenisedTexts], np.ndarray] | None = None  # tokens as frequent as it begins by thinking them
+
+
+def _words(texts: TokenisedTexts) -> np.ndarray:
+    return texts.flat
+
+
+def _words_and_ends(texts: TokenisedTexts) -> np.ndarray:
+    return np.append(texts.flat, np.full(len(texts), EOS))
+
+
+def _words_and_stops(texts: TokenisedTexts) -> np.ndarray:
+    """As many slots in which nothing is missing as missing words."""
+    return np.append(texts.flat, np.full(len(texts.flat), STOP))
 
 
 def _predictor(kind: type, corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
@@ -166,7 +183,9 @@ def _bert_lm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.M
 
 
 def _blm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
-    return BLM(BLMConfig(len(tokenizer), corpus.size, max_length=corpus.max_length))
+    model = BLM(BLMConfig(len(tokenizer), corpus.size, max_length=corpus.max_length))
+    begin_at_neighbours(model.encoder.layers[0])
+    return model
 
 
 def _blm_on_backbone(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
@@ -223,18 +242,21 @@ AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
 LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4, "tokens_per_batch": 8192}  # what has been learnt before is not to be shaken off
-POST_NORM = {"learning_rate": 5e-4, "warmup": 600}  # networks of the library that begin less gently than our encoder
+MUON = {"optimizer": "muon", "learning_rate": 2e-3}  # from nothing: as much is learnt in half the steps
+POST_NORM = LIBRARY | MUON | {"warmup": 400}  # they begin less gently than our encoder
 SYSTEMS = {
-    JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight)),
-    "insertion": System("InsT", partial(_predictor, SlotInsertion), training=FULLER),
+    JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight), training=MUON, writes=_words_and_ends),
+    "insertion": System("InsT", partial(_predictor, SlotInsertion), training=FULLER | MUON, writes=_words_and_stops),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
-    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM | LIBRARY),
+    "mlm": System(
+        "MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM, writes=_words
+    ),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
     "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
-    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM | LIBRARY),
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM | LIBRARY),
-    "blm": System("BLM", _blm, choices=BEAMS, training=FULLER),
+    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM, writes=_words_and_ends),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM, writes=_words_and_ends),
+    "blm": System("BLM", _blm, choices=BEAMS, training=FULLER | MUON, writes=_words),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
     "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=AT_ONCE),
@@ -275,7 +297,8 @@ class Part(Reproduced):
             with replacing(path) as temporary:
                 write_masks(temporary, masked)
         masked = read_masks(path)
-        if split == "test" and len(masked) not in (self.texts, len(_spread(self.corpus.test(), self.texts))):
+        as_asked = split != "test" or len(masked) == self.texts  # to read the corpus takes a while
+        if not as_asked and len(masked) != len(_spread(self.corpus.test(), self.texts)):
             raise BlankLMError(f"{self.out} was begun with {len(masked):,} test texts: give --texts {len(masked)}")
         return masked
 
@@ -289,7 +312,9 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, tokenizer, self.backbone)
-        tokenised = (TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out))
+        tokenised = [TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out)]
+        if self.system.writes is not None:
+            begin_at_frequencies(model, self.system.writes(tokenised[0]))
         about = {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.trained_on}
         run = Run(model, tokenizer, *tokenised, config, self.run, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
@@ -319,29 +344,40 @@ class Part(Reproduced):
 
     def fills(self, ratio: float, progress: Callable[[int], None] | None = None) -> list[Fill]:
         """The fills of the test canvases of one mask ratio, from their file where they have been made before."""
-        path, masked = self.folder / f"fills-{ratio:g}.json", self.masks("test", ratio)
-        if not path.exists():
-            write_json(path, self._filled(masked, progress))
-        packed = json.loads(path.read_text(encoding="utf-8"))["fills"]
+        masked = self.masks("test", ratio)
+        if not self.filled(ratio):
+            write_json(self._fills_at(ratio), self._filled(masked, progress))
+        packed = json.loads(self._fills_at(ratio).read_text(encoding="utf-8"))["fills"]
         return [
             Fill(p.get("text") or m.template.render(p["spans"]), tuple(p["spans"]), p["log_prob"])
             for m, p in zip(masked, packed, strict=True)
         ]
 
+    def filled(self, ratio: float) -> bool:
+        """Whether the test canvases of a mask ratio have been filled."""
+        return self._fills_at(ratio).exists()
+
+    def _fills_at(self, ratio: float) -> Path:
+        return self.folder / f"fills-{ratio:g}.json"
+
     def fill_share(self, ratio: float, number: int, of: int) -> None:
         """Every ``of``-th of the fills from ``number`` on, into a file of its own: a process for each."""
-        filled = self._filled(self.masks("test", ratio)[number::of])
-        write_json(self.folder / "shares" / f"{ratio:g}-{number}.json", filled)
+        path = self._share_at(ratio, number, of)
+        if not path.exists():
+            write_json(path, self._filled(self.masks("test", ratio)[number::of]))
+
+    def _share_at(self, ratio: float, number: int, of: int) -> Path:
+        return self.folder / "shares" / f"{ratio:g}-{number}-of-{of}.json"
 
     def join_shares(self, ratio: float, of: int) -> None:
         """The file of fills from those of its shares."""
-        paths = [self.folder / "shares" / f"{ratio:g}-{number}.json" for number in range(of)]
+        paths = [self._share_at(ratio, number, of) for number in range(of)]
         shares = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         fills = [{}] * sum(len(share["fills"]) for share in shares)
         for number, share in enumerate(shares):
             fills[number::of] = share["fills"]
         joined = {"seconds": sum(share["seconds"] for share in shares), "fills": fills}
-        write_json(self.folder / f"fills-{ratio:g}.json", joined)
+        write_json(self._fills_at(ratio), joined)
 
     def _filled(self, masked: Sequence[Masked], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
         choice, _ = self.choose()
@@ -369,7 +405,7 @@ class Part(Reproduced):
                 ratios[f"{ratio:g}"] = _unfilled_row(judge, masked)
                 continue
             fills = self.fills(ratio)
-            seconds = json.loads((self.folder / f"fills-{ratio:g}.json").read_text(encoding="utf-8"))["seconds"]
+            seconds = json.loads(self._fills_at(ratio).read_text(encoding="utf-8"))["seconds"]
             words = sum(len(span.split()) for fill in fills for span in fill.spans)
             ratios[f"{ratio:g}"] = score(masked, fills) | {"words_per_second": words / seconds}
             if judge is not None:
@@ -462,7 +498,7 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
 def write_page(part: Part) -> None:
     """A page with the fills of every system so far, unnamed, for fifty test texts that are quickly read."""
     parts = [replace(part, name=name) for name in SYSTEMS if name != JUDGE]
-    ratios = {ratio: [p for p in parts if (p.folder / f"fills-{ratio:g}.json").exists()] for ratio in RATIOS}
+    ratios = {ratio: [p for p in parts if p.filled(ratio)] for ratio in RATIOS}
     candidates = [
         (ratio, i) for ratio in RATIOS for i, m in enumerate(part.masks("test", ratio)) if len(m.text.split()) in WORDS
     ]

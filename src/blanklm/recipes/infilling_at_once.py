@@ -38,7 +38,8 @@ SPANS = {
 }  # fmt: skip
 COMPILED = {("yahoo", name) for name in ("blm", "blm-english")}  # long enough to pay; the library's are as they are
 END = 0.95  # what still runs then is stopped
-SHARES = {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}  # processes that fill with a beam: it keeps its drafts in Python
+# Systems that fill with a beam, and the processes for each mask ratio: the BLM's keeps its drafts in Python.
+SHARES = {"blm": {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}, "seq2seq-full": {}, "seq2seq-fill": {}}
 
 
 @dataclass(kw_only=True)
@@ -55,28 +56,32 @@ class Infilled(Together):
     # --- What the processes do -------------------------------------------------------------------------------------
 
     def system(self, name: str) -> None:
-        """Train a system, then fill and score with it in every way that does not wait for a choice."""
+        """Train a system, then fill and score with it in every way that does not wait for a choice.
+
+        The judge goes on with what was filled before.
+        """
         seconds = max(1.0, self.clock.left_until(SPANS[self.corpus][name][1]))
         compiles = self.compiles and (self.corpus, name) in COMPILED
         self.part(name, seconds=seconds, compiles=compiles).train(self.say)
         self.await_trained(JUDGE)
         for other, system in SYSTEMS.items():
-            if other == name != "blm" or system.model_of == name:
-                infilling.main([self.part(other)], self.say)
+            part = self.part(other)
+            kept = name == JUDGE and not part.row.exists() and all(map(part.filled, infilling.RATIOS))
+            if other == name not in SHARES or system.model_of == name or kept:
+                infilling.main([part], self.say)
 
-    def choice(self, number: int, *ratios: float) -> None:
+    def choice(self, name: str, number: int, ratio: float) -> None:
         os.nice(5)
-        part = self.part("blm")
-        for ratio in ratios:
-            part.try_choice(part.system.choices[number], ratio)
+        part = self.part(name)
+        part.try_choice(part.system.choices[number], ratio)
 
-    def share(self, ratio: float, number: int, of: int) -> None:
+    def share(self, name: str, ratio: float, number: int, of: int) -> None:
         os.nice(5)
-        self.part("blm").fill_share(ratio, number, of)
+        self.part(name).fill_share(ratio, number, of)
 
-    def finish(self) -> None:
+    def finish(self, name: str) -> None:
         self.await_trained(JUDGE)
-        infilling.main([self.part("blm")], self.say)
+        infilling.main([self.part(name)], self.say)
 
     def await_trained(self, name: str) -> None:
         while not self.trained(name) and self.clock.part < END:
@@ -93,36 +98,40 @@ class Infilled(Together):
             for split in ("valid", "test"):
                 self.part(JUDGE).masks(split, ratio)
         waiting = [(start, name) for name, (start, _) in SPANS[self.corpus].items()]
-        beams = self._beams() if "blm" in SPANS[self.corpus] else iter(())
-        going_on = True
-        while waiting or going_on or not self.done(list(self.running)):
+        beams = [self._beams(name) for name in SHARES if name in SPANS[self.corpus]]
+        while waiting or beams or not self.done(list(self.running)):
             for entry in [entry for entry in waiting if entry[0] <= self.clock.part]:
                 waiting.remove(entry)
                 say(f"{self.clock.part:6.1%} {self.launch(self.system, entry[1])}")
-            going_on = next(beams, False)
+            beams = [beam for beam in beams if next(beam, False)]
             if self.clock.part > END:
                 break
             time.sleep(0.3)
         return self.stop()
 
-    def _beams(self) -> Iterator[bool]:
-        """The way of the BLM, whose beam is chosen first; yields while there is nothing to do but wait."""
-        blm, training = self.part("blm"), self.name_of(self.system, "blm")
-        while not self.trained("blm"):
+    def _beams(self, name: str) -> Iterator[bool]:
+        """The way of a system that fills with a beam, once it is trained: the best beam, then the shares of the fills.
+
+        Yields while there is nothing to do but wait.
+        """
+        part, training = self.part(name), self.name_of(self.system, name)
+        while not self.trained(name):
             if training in self.running and self.done([training]):
                 return  # it failed
             yield True
-        beams = range(len(blm.system.choices))
-        names = [self.launch(self.choice, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
+        beams = range(len(part.system.choices)) if len(part.system.choices) > 1 else ()
+        names = [self.launch(self.choice, name, beam, ratio) for beam in beams for ratio in infilling.RATIOS]
         while not self.done(names):
             yield True
-        shares = {ratio: SHARES.get(ratio, 1) for ratio in infilling.RATIOS}
-        names = [self.launch(self.share, ratio, n, of) for ratio, of in shares.items() for n in range(of)]
+        shares = {ratio: SHARES[name].get(ratio, 1) for ratio in infilling.RATIOS if not part.filled(ratio)}
+        names = [self.launch(self.share, name, ratio, n, of) for ratio, of in shares.items() for n in range(of)]
         while not self.done(names):
             yield True
+        if any(self.running[share].exitcode for share in names):
+            return
         for ratio, of in shares.items():
-            blm.join_shares(ratio, of)
-        self.launch(self.finish)
+            part.join_shares(ratio, of)
+        self.launch(self.finish, name)
 
 
 def main(arguments: list[str]) -> list[str]:
