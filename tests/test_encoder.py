@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from blanklm.conceal import Packing
-from blanklm.models.beginning import begin_at_neighbours
+from blanklm.models.beginning import begin_at_neighbours, begin_roberta_at_neighbours
 from blanklm.models.encoder import (
     Encoder,
     EncoderConfig,
@@ -20,6 +20,8 @@ from blanklm.models.encoder import (
     rotary_angles,
     rotate,
 )
+from blanklm.models.predictor import PredictorConfig
+from blanklm.models.roberta import RobertaMasked, roberta_of
 from blanklm.special import PAD
 
 
@@ -142,6 +144,25 @@ def test_heads_that_begin_at_neighbours_read_the_symbol_before_or_after(heads, w
         assert torch.equal(weights.argmax(1)[inner], inner + way)
         assert (weights[inner, inner + way] > 0.5).all()
     assert not encoder.layers[1].queries_keys_values.bias.any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("heads", "width"), [(4, 128), (8, 512)])
+def test_heads_of_a_roberta_can_begin_at_neighbours_too(heads, width):
+    """Whatever words stand there."""
+    torch.manual_seed(0)
+    encoder = roberta_of(EncoderConfig(2, heads, width, width), 20)
+    model, length = RobertaMasked(PredictorConfig(50, encoder, 20)).eval(), 12
+    begin_roberta_at_neighbours(model)
+    network = model.encoder.layers
+    z = network.embeddings(inputs_embeds=model.embedding(torch.randint(5, 50, (1, length))))[0]
+    attention = network.encoder.layer[0].attention.self
+    q, k = (read(z).view(length, heads, -1) for read in (attention.query, attention.key))
+    scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(width // heads)
+    for head, weights in enumerate(scores.softmax(-1)):
+        way, inner = (-1 if head % 2 == 0 else 1), torch.arange(3, length - 3)
+        read = {offset: float(weights[inner, inner + offset].mean()) for offset in range(-3, 4)}
+        assert max(read, key=read.get) == way and read[way] > 0.4
 
 
 def hashed(x: torch.Tensor, share: float, seed: int) -> torch.Tensor:

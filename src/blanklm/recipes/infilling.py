@@ -37,7 +37,7 @@ from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks
 from blanklm.errors import BlankLMError
 from blanklm.metrics import corpus_bleu
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
+from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours, begin_roberta_at_neighbours
 from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
@@ -50,7 +50,7 @@ from blanklm.models.slot_insertion import SlotInsertion
 from blanklm.recipes.report import go, report, write_json
 from blanklm.recipes.reproduction import Reproduced
 from blanklm.recipes.side_by_side import TEXTS, WORDS, page
-from blanklm.special import EOS, SPECIAL_TOKENS
+from blanklm.special import BLANK, EOS, SPECIAL_TOKENS
 from blanklm.tasks.fluency import perplexity
 from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
@@ -157,13 +157,21 @@ def _words_and_stops(texts: TokenisedTexts) -> np.ndarray:
     return np.append(texts.flat, np.full(len(texts.flat), STOP))
 
 
+def _words_and_marks(texts: TokenisedTexts) -> np.ndarray:
+    """One word of three is hidden, and after two of three that are a span ends."""
+    marks, ends = np.full(len(texts.flat) * 2 // 3, BLANK), np.full(3 * len(texts), EOS)
+    return np.concatenate((texts.flat, marks, ends))
+
+
 def _predictor(kind: type, corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
     return kind(PredictorConfig(len(tokenizer), corpus.size, corpus.max_length))
 
 
 def _roberta(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
     encoder = roberta_of(corpus.size, corpus.max_length)
-    return RobertaMasked(PredictorConfig(len(tokenizer), encoder, corpus.max_length))
+    model = RobertaMasked(PredictorConfig(len(tokenizer), encoder, corpus.max_length))
+    begin_roberta_at_neighbours(model)
+    return model
 
 
 def _seq2seq(target: str, corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
@@ -240,22 +248,19 @@ GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
-LIBRARY = {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
 FINE_TUNED = {"learning_rate": 3e-4, "tokens_per_batch": 8192}  # what has been learnt before is not to be shaken off
 MUON = {"optimizer": "muon", "learning_rate": 2e-3}  # from nothing: as much is learnt in half the steps
-POST_NORM = LIBRARY | MUON | {"warmup": 400}  # they begin less gently than our encoder
+LIBRARY = MUON | {"tokens_per_batch": 16_384}  # networks of the library, half as fast: as many steps in the same time
 SYSTEMS = {
     JUDGE: System("left-to-right LM", partial(_predictor, LeftToRight), training=MUON, writes=_words_and_ends),
     "insertion": System("InsT", partial(_predictor, SlotInsertion), training=FULLER | MUON, writes=_words_and_stops),
     "insertion-free": System("InsT, free to insert anywhere", model_of="insertion", choices=({"free": True},)),
-    "mlm": System(
-        "MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=POST_NORM, writes=_words
-    ),
+    "mlm": System("MLM (oracle length)", _roberta, choices=({"order": "confident"},), training=LIBRARY, writes=_words),
     "mlm-left-to-right": System("MLM, left to right", model_of="mlm", choices=({"order": "left-to-right"},)),
     "mlm-one-shot": System("MLM, one shot", model_of="mlm", choices=({"order": "one-shot"},)),
     "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
-    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=POST_NORM, writes=_words_and_ends),
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=POST_NORM, writes=_words_and_ends),
+    "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=LIBRARY, writes=_words_and_ends),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=LIBRARY, writes=_words_and_marks),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER | MUON, writes=_words),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
