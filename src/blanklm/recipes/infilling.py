@@ -37,7 +37,12 @@ from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks
 from blanklm.errors import BlankLMError
 from blanklm.metrics import corpus_bleu
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours, begin_roberta_at_neighbours
+from blanklm.models.beginning import (
+    begin_at_frequencies,
+    begin_at_neighbours,
+    begin_marian_at_places,
+    begin_roberta_at_neighbours,
+)
 from blanklm.models.bert_lm import BertLM
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
@@ -178,7 +183,10 @@ def _seq2seq(target: str, corpus: Corpus, tokenizer: Tokenizer, backbone: str | 
     """transformer_iwslt_de_en: half the feed-forward width of a base encoder, and as many layers to write with."""
     size = corpus.size
     shape = {"layers": size.layers, "heads": 4, "width": size.width, "feedforward": size.feedforward // 2}
-    return Seq2Seq(Seq2SeqConfig(len(tokenizer), target, **shape, dropout=size.dropout, max_length=corpus.max_length))
+    settings = Seq2SeqConfig(len(tokenizer), target, **shape, dropout=size.dropout, max_length=corpus.max_length)
+    model = Seq2Seq(settings)
+    begin_marian_at_places(model.network, copies=target == "full")
+    return model
 
 
 def _bert_lm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
