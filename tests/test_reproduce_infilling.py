@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from blanklm import checkpoint, pretrained
+from blanklm.batching import TokenisedTexts, training_epoch
 from blanklm.errors import BlankLMError
+from blanklm.models.beginning import begin_at_frequencies
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
 from blanklm.recipes import infilling_at_once as at_once
@@ -130,11 +132,33 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
     again = infilling.main(parts("yahoo", ["blm", "blm-greedy"]), say=lambda line: None)  # nothing is left to do
     assert set(again[0]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
     assert "yahoo BLM" in capsys.readouterr().out
+    # What was filled before is judged by a judge that comes later.
+    row = tmp_path / "out" / "results" / "yahoo-seq2seq-fill.json"
+    before = json.loads(row.read_text())
+    row.unlink()
+    monkeypatch.setattr(at_once, "SPANS", {"yahoo": {"lm": (0.0, 0.5)}})
+    assert not at_once.main([str(tmp_path / "out"), "--seconds", "60", "--texts", "4"])
+    assert json.loads(row.read_text()) == before
     # Shares are put together in the order of the texts: one system fills the same alone.
     (whole,) = parts("yahoo", ["blm"])
     joined = [fill.spans for fill in whole.fills(0.5)]
     (whole.folder / "fills-0.5.json").unlink()
     assert [fill.spans for fill in whole.fills(0.5)] == joined
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [name for name, system in infilling.SYSTEMS.items() if system.writes])
+def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name):
+    """Words, and ends of texts, slots or spans: its first loss is lower for that."""
+    tokenizer = Tokenizer.train("word", DOCUMENTS)
+    texts = TokenisedTexts(tokenizer.encode_many(DOCUMENTS * 8))
+    system, corpus = infilling.SYSTEMS[name], replace(infilling.CORPORA["yahoo"], size=TINY, max_length=32)
+    (draw,) = training_epoch(texts, 10_000, 0, 0, skew=0.4)
+    model = system.make(corpus, tokenizer, None).eval()
+    before = model.loss(model.prepare(draw.collate(texts))).sum()
+    begin_at_frequencies(model, system.writes(texts))
+    after = model.loss(model.prepare(draw.collate(texts))).sum()
+    assert after < before - 0.1 * texts.tokens
 
 
 def test_masks_of_another_number_of_texts_are_not_taken_for_these(parts):
