@@ -147,9 +147,9 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", [name for name, system in infilling.SYSTEMS.items() if system.writes])
+@pytest.mark.parametrize("name", ["lm", "insertion", "mlm", "seq2seq-full", "blm"])
 def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name):
-    """Words, and ends of texts, slots or spans: its first loss is lower for that."""
+    """Words, and ends of texts or slots: its first loss is lower for that."""
     tokenizer = Tokenizer.train("word", DOCUMENTS)
     texts = TokenisedTexts(tokenizer.encode_many(DOCUMENTS * 8))
     system, corpus = infilling.SYSTEMS[name], replace(infilling.CORPORA["yahoo"], size=TINY, max_length=32)
