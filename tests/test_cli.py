@@ -292,6 +292,15 @@ def test_training_begins_at_the_frequencies_of_the_training_words_and_at_neighbo
     assert first > 1 > second
 
 
+def test_train_by_muon_at_its_own_rate(blanklm, tmp_path):
+    (tmp_path / "texts.txt").write_text("the food was good .\nthe staff was rude .\n" * 60)
+    run = tmp_path / "run"
+    command = ("train", tmp_path / "texts.txt", "--out", run, "--size", "tiny", "--steps", 4)
+    assert blanklm(*command, "--optimizer", "muon")[0] == 0
+    training = json.loads((run / "run.json").read_text())["training"]
+    assert (training["optimizer"], training["learning_rate"]) == ("muon", 3e-3)
+
+
 def test_train_on_orders_that_lean(blanklm, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(["the cat sat on the mat", "the dog lay on the rug"] * 40))

@@ -82,8 +82,8 @@ TRAINING = TrainingConfig(
     ema=0.999, evaluate_every=1000, save_every=2000, log_every=50,
 )  # fmt: skip
 CORPORA = {
-    "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.4, 0.2)), replace(MEDIUM, **dropouts(0.5, 0.3)), TRAINING),
-    "wikitext2": Corpus("wikitext2", replace(MEDIUM, **dropouts(0.3)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING),
+    "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.35)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING),
+    "wikitext2": Corpus("wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.3)), TRAINING),
     "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192)),
 }
 AT_HAND = ["ptb", "wikitext2"]  # what is done where no corpus is named
@@ -135,8 +135,8 @@ SYSTEMS = {
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
     "try-plain": tried("dropout on input and sub-layers alone", encoder=ELSEWHERE),
-    "try-weak": tried("dropout 0.3 instead of 0.4", encoder=dropouts(0.3)),
-    "try-strong": tried("dropout 0.5 instead of 0.4", encoder=dropouts(0.5, 0.3, 0.2)),
+    "try-weak": tried("dropout 0.2", encoder=dropouts(0.2)),
+    "try-strong": tried("dropout 0.5", encoder=dropouts(0.5, 0.3, 0.2)),
     "try-all-words": tried("no word dropout", encoder={"word_dropout": 0.0}),
     "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
     "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
