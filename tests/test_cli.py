@@ -251,6 +251,12 @@ def test_what_there_is(blanklm):
     assert {"ptb", "yelp", "yahoo", "english"} < set(corpora)
 
 
+def test_scoring_a_text_with_a_blank_says_that_it_is_not_filled(blanklm):
+    for text, noted in (("the food was ___ .", True), ("the food was good .", False)):
+        code, _, error = blanklm("score", text, "--orders", 2)
+        assert code == 0 and ("blanklm fill fills it" in error) == noted
+
+
 def test_train_then_fill(blanklm, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(["the cat sat on the mat", "the dog lay on the rug", ""] * 40))
@@ -346,7 +352,13 @@ def test_evaluate_infilling(blanklm, tmp_path):
     assert [r["bleu"] for r in again["ratios"].values()] == [r["bleu"] for r in report["ratios"].values()]
     code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "30", "--beam", 3)
     assert code == 0 and len(out) == 3 and "no infill" in out[1]
-    for bad in (["--ratios", "many"], ["--ratios", "0"], ["--ratios", "120"], ["--file", "none.txt"]):
+    for bad in (
+        ["--ratios", "many"],
+        ["--ratios", "0"],
+        ["--ratios", "0.3"],
+        ["--ratios", "120"],
+        ["--file", "none.txt"],
+    ):
         code, _, err = blanklm("evaluate", "infilling", "--file", texts, *bad)
         assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: ")
 

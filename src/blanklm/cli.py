@@ -508,6 +508,8 @@ def score(
     """
     import math
 
+    if any("___" in text for text in texts or ()):
+        print("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it", file=sys.stderr)
     language_model = _load(model, device)
     lines = _lines(texts, file, jsonl)
     if stream:
@@ -876,8 +878,8 @@ def _percentages(written: str) -> list[float]:
         shares = [float(part) / 100 for part in written.split(",")]
     except ValueError:
         raise BlankLMError(f"--ratios takes percentages such as 10,20,30, not {written!r}") from None
-    if not all(0 < share <= 1 for share in shares):
-        raise BlankLMError(f"--ratios takes percentages above 0 and up to 100, not {written!r}")
+    if not all(0.01 <= share <= 1 for share in shares):
+        raise BlankLMError(f"--ratios takes percentages from 1 to 100, so 30 and not 0.3; it was given {written!r}")
     return shares
 
 
