@@ -232,7 +232,9 @@ class Part(Reproduced):
         bounds = self._once("bounds", lambda: self._bounds(model))
         found: dict[str, Any] = {"bounds": bounds}
         if isinstance(model, BLM):
-            found["infilling"] = self._once("infilling", lambda: self._infilling(model))
+            found["infilling"] = self._once(
+                "infilling", lambda: infilling_bleu(model, tokenised(self.corpus.name)[0], self.on["sample"])
+            )
             if not (self.system.tried or self.system.lean):
                 found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
         if not self.system.tried:
@@ -284,17 +286,6 @@ class Part(Reproduced):
             model.config = own
         return found
 
-    def _infilling(self, model: BLM) -> dict[str, dict[str, float]]:
-        """BLEU of blanks filled in the sample's chunks, by share of words hidden; <eos> stands in them as a word."""
-        tokenizer, _ = tokenised(self.corpus.name)
-        texts = [" ".join(map(tokenizer.token, chunk)) for chunk in self.on["sample"]]
-        system = BlankLM(model, tokenizer)
-        found = {}
-        for ratio in HIDDEN:
-            masked = [m for m in mask_corpus(texts, ratio, 0) if m.spans]
-            found[f"{ratio:g}"] = score(masked, fills_of(system, masked, order="parallel"))
-        return found
-
     def _two_sided(self, model: BLM) -> dict[str, Any]:
         """On texts that the model itself has written: perplexities that are too high and too low in expectation.
 
@@ -344,6 +335,17 @@ class Part(Reproduced):
         if self.system.kind is LeftToRightStream:
             return True
         return all((e := self.estimate(name)) is not None and e.orders >= orders for name, orders in self.plan)
+
+
+def infilling_bleu(model: BLM, tokenizer: Tokenizer, chunks: Sequence[Sequence[int]]) -> dict[str, dict[str, float]]:
+    """BLEU of blanks filled in the chunks, by share of words hidden; <eos> stands in them as a word."""
+    texts = [" ".join(map(tokenizer.token, chunk)) for chunk in chunks]
+    system = BlankLM(model, tokenizer)
+    found = {}
+    for ratio in HIDDEN:
+        masked = [m for m in mask_corpus(texts, ratio, 0) if m.spans]
+        found[f"{ratio:g}"] = score(masked, fills_of(system, masked, order="parallel"))
+    return found
 
 
 def _some(chunks: list[Sequence[int]], count: int) -> list[Sequence[int]]:
