@@ -1078,6 +1078,19 @@ def lm_source() -> str:
     return table(headings, rows)
 
 
+def lm_leaning() -> str:
+    """What weighting orders does to perplexity and to infilling."""
+    r = result("benchmarks/leaning-cpu")
+    shares = list(next(iter(r["rows"].values()))["infilling"])
+    headings = ["orders", "bound", f"m = {r['orders']}", *(f"BLEU, {float(share):.0%} hidden" for share in shares)]
+    rows = []
+    for lean, row in sorted(r["rows"].items(), key=lambda item: float(item[0])):
+        name = f"leaning left, {lean} a token" if float(lean) else "uniform"
+        bleu = (f"{row['infilling'][share]['bleu']:.1f}" for share in shares)
+        rows.append([name, f"{row['bound']:.1f}", f"{row['perplexity']:.1f}", *bleu])
+    return table(headings, rows)
+
+
 def lm_plateau() -> str:
     """What a BLM begins from: the bound after some steps."""
     found = [result(f"tries/language-modelling-plateau-{corpus}") for corpus in STREAMS]
@@ -1207,6 +1220,7 @@ PASSAGES = {
         lm_orders,
         lm_tries,
         lm_source,
+        lm_leaning,
         lm_plateau,
         lm_setting,
         lm_two_sided,

@@ -104,6 +104,23 @@ def test_the_benchmark_of_orders_knows_its_source(tmp_path):
     assert all(row["2"]["perplexity"] > report["source"] > 1 for row in report["rows"].values())
 
 
+def test_the_benchmark_of_leaning_orders_measures_both_sides(tmp_path):
+    """Perplexity and infilling of every lean; rows are kept."""
+    (tmp_path / "ptb").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 20)
+    out = tmp_path / "leaning.json"
+    sizes = ["--steps", "2", "--words", "12", "--chunks", "2", "--orders", "2"]
+    command = [sys.executable, "benchmarks/leaning.py", *sizes, "--out", str(out), "--lean"]
+    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
+    subprocess.run([*command, "0"], **settings)
+    first = json.loads(out.read_text())["rows"]["0"]
+    subprocess.run([*command, "0,0.5"], **settings)
+    rows = json.loads(out.read_text())["rows"]
+    assert list(rows) == ["0", "0.5"] and rows["0"] == first
+    assert all(row["perplexity"] > 1 and list(row["infilling"]) == ["0.1", "0.3", "0.5"] for row in rows.values())
+
+
 def test_the_benchmark_of_the_plateau_tells_starts_apart(tmp_path):
     """A model that begins at the frequencies of words is ahead of one that begins at random; rows are kept."""
     words = "the the the the said said market fell"
