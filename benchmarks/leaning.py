@@ -10,7 +10,6 @@ hidden at random, all blanks at once.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -65,9 +64,12 @@ def main() -> None:
     chunks = stream_chunks(lines["test"], CHUNK)[: options.chunks]
     tokens = sum(map(len, chunks))
     report = {"benchmark": "leaning", "chunk": CHUNK, "steps": options.steps, "words": options.words, "tokens": tokens}
-    report |= {"orders": options.orders, "hardware": core.hardware("cpu"), "commit": core.commit(), "rows": {}}
-    if options.out and options.out.exists():
-        report["rows"] = json.loads(options.out.read_text())["rows"]
+    report |= {
+        "orders": options.orders,
+        "hardware": core.hardware("cpu"),
+        "commit": core.commit(),
+        "rows": core.rows_before(options.out),
+    }
     for lean in options.lean.split(","):
         if lean in report["rows"]:
             continue

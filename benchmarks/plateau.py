@@ -101,9 +101,12 @@ def main() -> None:
     numbers = {token: len(SPECIAL_TOKENS) + i for i, (token, _) in enumerate(counts.most_common(options.words))}
     train_lines, valid_lines = (kept(lines[split], numbers) for split in ("train", "valid"))
     report = {"benchmark": "plateau", "corpus": options.corpus, "words": options.words, "chunk": CHUNK, "size": SIZE}
-    report |= {"steps": options.steps, "seed": options.seed, "hardware": core.hardware("cpu"), "rows": {}}
-    if options.out and options.out.exists():
-        report["rows"] = json.loads(options.out.read_text())["rows"]
+    report |= {
+        "steps": options.steps,
+        "seed": options.seed,
+        "hardware": core.hardware("cpu"),
+        "rows": core.rows_before(options.out),
+    }
     for name in options.only or ROWS:
         if name in report["rows"]:
             continue

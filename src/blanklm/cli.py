@@ -509,7 +509,7 @@ def score(
     import math
 
     if any("___" in text for text in texts or ()):
-        print("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it", file=sys.stderr)
+        _say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
     language_model = _load(model, device)
     lines = _lines(texts, file, jsonl)
     if stream:

@@ -626,7 +626,9 @@ def _decay_groups(model: nn.Module, weight_decay: float, orthogonal: list[nn.Par
     matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in apart]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
-    return groups + [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}] * bool(orthogonal)
+    if orthogonal:
+        groups.append({"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True})
+    return groups
 
 
 def _difference(part: str, before: Any, now: Any) -> str:

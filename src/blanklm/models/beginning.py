@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from blanklm.models.encoder import EncoderLayer
+from blanklm.models.encoder import EncoderLayer, frequencies
 
 SHARPNESS = 3.0  # of heads that begin at a neighbour: it has some 0.6 of their attention then
 NEAR = 0.1  # radians a symbol: slower angles are alike for all that is near
@@ -40,10 +40,10 @@ def begin_at_neighbours(layer: EncoderLayer) -> None:
     width = layer.attention_out.weight.shape[0]
     layer.queries_keys_values.weight[: 2 * width] = 0.0
     biases = layer.queries_keys_values.bias.view(3, layer.heads, -1)  # [3, H, d/H]
-    frequency = 10000.0 ** (-torch.arange(0, biases.shape[2], 2, device=biases.device) / biases.shape[2])  # [d/H / 2]
+    frequency = frequencies(biases.shape[2], biases.device)  # [d/H / 2]
     strength = SHARPNESS * (frequency > NEAR)
-    way = 1 - 2 * (torch.arange(layer.heads, device=biases.device) % 2)  # [H] back: 1, on: -1
-    angle = way[:, None] * frequency  # [H, d/H / 2] by which a key turns while it comes from there
+    ways = _back_and_on(layer.heads).to(biases.device)
+    angle = ways[:, None] * frequency  # [H, d/H / 2] by which a key turns while it comes from there
     biases[0] = torch.cat((strength, torch.zeros_like(strength)))
     biases[1] = torch.cat((strength * angle.cos(), strength * angle.sin()), 1)
 
@@ -59,7 +59,7 @@ def begin_roberta_at_neighbours(model: nn.Module) -> None:
     network = model.encoder.layers
     attention, table = network.encoder.layer[0].attention, network.embeddings.position_embeddings.weight  # [P, d]
     places, width = table.shape
-    angle = torch.arange(places)[:, None] * _frequencies(width)  # [P, d/2]
+    angle = torch.arange(places)[:, None] * frequencies(width)  # [P, d/2]
     table.copy_(2**0.5 * table.std() * torch.cat((angle.sin(), angle.cos()), 1))
     ways = _back_and_on(attention.self.num_attention_heads)
     _begin_at(ways, attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
@@ -85,14 +85,9 @@ def _back_and_on(heads: int) -> Tensor:
     return 1 - 2 * (torch.arange(heads) % 2)  # [H] back: 1, on: -1
 
 
-def _frequencies(width: int) -> Tensor:
-    """[d/2] of the sines in the first half of a position's vector, and of the cosines in the second."""
-    return 10000.0 ** (-torch.arange(0, width, 2) / width)
-
-
 def _read_frequencies(width: int, heads: int) -> Tensor:
-    """[d/H / 2] those that heads read."""
-    near = (_frequencies(width) > NEAR).nonzero().squeeze(1)
+    """[d/H / 2] which of the frequencies heads read; a position's sines stand in the first half of it, then cosines."""
+    near = (frequencies(width) > NEAR).nonzero().squeeze(1)
     return near[torch.linspace(0, len(near) - 1, width // heads // 2).long()]
 
 
@@ -101,7 +96,7 @@ def _begin_at(ways: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear, 
     heads, width = len(ways), query.in_features
     read = _read_frequencies(width, heads)
     sine, cosine = (nn.functional.one_hot(read + first, width).float() for first in (0, width // 2))  # [d/H / 2, d]
-    turn = (ways[:, None] * _frequencies(width)[read])[:, :, None]  # [H, d/H / 2, 1] of a key that comes from there
+    turn = (ways[:, None] * frequencies(width)[read])[:, :, None]  # [H, d/H / 2, 1] of a key that comes from there
     strength = (AGREEMENT * (width // heads) ** 0.5 / len(read)) ** 0.5
     queries = torch.stack((sine, cosine)).expand(heads, -1, -1, -1)  # [H, 2, d/H / 2, d]
     keys = torch.stack((turn.cos() * sine + turn.sin() * cosine, turn.cos() * cosine - turn.sin() * sine), 1)

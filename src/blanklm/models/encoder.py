@@ -311,9 +311,13 @@ def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
     """cos and sin [T, 1, d/H / 2] of position times frequency."""
     if position.is_meta:  # a model that is only counted; arithmetic there would import torch's compiler
         return (torch.empty(len(position), 1, (head_width + 1) // 2),) * 2
-    frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=position.device) / head_width)  # [d/H / 2]
-    angle = position[:, None, None] * frequency
+    angle = position[:, None, None] * frequencies(head_width, position.device)
     return angle.cos(), angle.sin()
+
+
+def frequencies(width: int, device: torch.device | None = None) -> Tensor:
+    """[d/2] radians a position, by which the pairs of a vector of this width turn."""
+    return 10000.0 ** (-torch.arange(0, width, 2, device=device) / width)
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

@@ -36,9 +36,8 @@ SPANS = {
         "seq2seq-full": (0.40, 0.75), "seq2seq-fill": (0.40, 0.75),
     },
 }  # fmt: skip
-COMPILED = {
-    ("yahoo", name) for name in ("blm", "blm-english", "insertion")
-}  # long enough to pay; the library's are as they are
+# Long enough to pay; the library's are as they are.
+COMPILED = {("yahoo", name) for name in ("blm", "blm-english", "insertion")}
 END = 0.95  # what still runs then is stopped
 # Systems that fill with a beam, and the processes for each mask ratio: the BLM's keeps its drafts in Python.
 SHARES = {"blm": {0.1: 1, 0.2: 2, 0.3: 2, 0.4: 3, 0.5: 4}, "seq2seq-full": {}, "seq2seq-fill": {}}
