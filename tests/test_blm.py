@@ -34,12 +34,14 @@ def log_prob_of_trajectory(model, text, order):
 
 
 @torch.inference_mode()
-def log_joint(model, text, order):
-    """Fast: all canvases of an order in one batch, through the log-probabilities that training uses."""
+def log_joint(model, text, order, first=0):
+    """Fast: all canvases of an order in one batch, through the log-probabilities that training uses.
+
+    From step ``first`` on: what was written before that is given.
+    """
     n = len(text)
-    tokens, lengths = torch.tensor([text] * n), torch.full((n,), n)
-    rank = torch.tensor(order).argsort()
-    step = torch.arange(n)[:, None]
+    rank, step = torch.tensor(order).argsort(), torch.arange(first, n)[:, None]
+    tokens, lengths = torch.tensor([text] * len(step)), torch.full((len(step),), n)
     return float(model.action_log_probs(tokens, lengths, rank < step, wanted=rank == step).sum())
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from blanklm import likelihood
-from blanklm.batching import cut, one_stream
+from blanklm.batching import one_stream, stream_chunks
 from blanklm.conceal import Packing
 from blanklm.errors import BlankLMError
 from blanklm.models.beginning import begin_at_frequencies
@@ -48,7 +48,8 @@ def parts(tmp_path, monkeypatch):
     for name, system in lm.SYSTEMS.items():
         encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
         training = {key: value for key, value in system.training.items() if key != "tokens_per_batch"}
-        monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, chunk=8))
+        sizes = {"chunk": 4, "context": 6} if system.context else {"chunk": 8}
+        monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, **sizes))
     lm.tokenised.cache_clear()
     yield lambda corpus, names, orders=20: lm.parts_of(corpus, names, out=tmp_path / "out", orders=orders)
     lm.tokenised.cache_clear()
@@ -60,18 +61,19 @@ def quiet(line):
 
 def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     rows = {row["system"]: row for row in lm.main(parts("ptb", None), quiet)}
-    assert list(rows) == ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
+    assert list(rows) == ["lm", "insertion", "blm", "lm-context", "blm-context", "blm-curriculum", "blm-lean"]
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
-        assert row["test"] == {"tokens": words, "chunks": -(-words // 8)} and row["chunk"] == 8
+        chunk = 4 if row["context"] else 8
+        assert row["test"] == {"tokens": words, "chunks": -(-words // chunk)} and row["chunk"] == chunk
         assert row["training"]["steps"] == 4
-        if name == "lm":
+        if name.startswith("lm"):
             assert row["exact"]["test"] > 1 and "seeded" in row["exact"]
             continue
         estimates = row["estimates"]
         assert [estimates[s]["orders"] for s in ("test", "seeded", "sample")] == [20, 40, 20]
-        assert estimates["test"]["tokens"] == words and estimates["seeded"]["tokens"] == 16
+        assert estimates["test"]["tokens"] == words and estimates["seeded"]["tokens"] == 2 * chunk
         found = estimates["test"]["perplexity"]
         assert list(found) == ["1", "3", "10"] and found["1"] > found["10"]
         assert estimates["test"]["interval"][0] < found["10"]
@@ -85,7 +87,7 @@ def test_the_table_says_what_one_estimate_of_all_orders_would(parts):
     """Orders drawn in slices, each kept in a file, are those of one estimate with the slices' seeds."""
     (part,) = parts("ptb", ["insertion"])
     (row,) = lm.main([part], quiet)
-    model, chunks = part.load(), cut(one_stream(lm.tokenised("ptb")[1]["test"]), 8)
+    model, chunks = part.load(), stream_chunks(lm.tokenised("ptb")[1]["test"], 8)
     drawn = [likelihood.monte_carlo(model, chunks, 10, seed=seed).log_weights for seed in (0, 1)]
     whole = likelihood.Estimate(np.concatenate(drawn, 1), np.array([len(chunk) for chunk in chunks]))
     assert row["estimates"]["test"]["perplexity"]["10"] == pytest.approx(whole.at(10), rel=1e-5)
@@ -143,10 +145,27 @@ def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     """Chunks of another length are cut from the same stretches."""
     monkeypatch.setitem(lm.SYSTEMS, "try-32", replace(lm.SYSTEMS["try-32"], chunk=4))
     short, long = parts("ptb", ["blm", "try-32"])
-    flat = [list(itertools.chain.from_iterable(part.on["sample"])) for part in (short, long)]
+    flat = [list(itertools.chain.from_iterable(part.on["sample"].texts)) for part in (short, long)]
     assert flat[0] == flat[1] and len(flat[0]) == 32
-    assert {len(chunk) for chunk in long.on["sample"]} == {4} != {len(chunk) for chunk in short.on["sample"]}
+    assert set(long.on["sample"].tokens) == {4} and set(short.on["sample"].tokens) == {8}
     assert short.on["seeded"] == parts("ptb", ["insertion"])[0].on["seeded"]
+    (after,) = parts("ptb", ["blm-context"])  # each after what stands before it, which is not counted
+    own = [text[given:] for text, given in zip(after.on["sample"].texts, after.on["sample"].given, strict=True)]
+    assert list(itertools.chain.from_iterable(own)) == flat[0]
+    assert after.on["test"].given[:3] == [0, 4, 6] and after.on["test"].tokens.sum() == short.on["test"].tokens.sum()
+
+
+def test_in_context_the_chunks_make_up_the_stream(parts):
+    """The exact perplexity of a left-to-right model, chunk after chunk, is that of its predictions one by one."""
+    (part,) = parts("ptb", ["lm-context"])
+    (row,) = lm.main([part], quiet)
+    model, stream = part.load(), one_stream(lm.tokenised("ptb")[1]["test"])
+    log_p = 0.0
+    for i in range(len(stream)):
+        begin = max(0, i - i % 4 - 6)  # of the context of the chunk that i is in
+        before, after = (model.log_prob([stream[begin:end]])[0] if end > begin else 0.0 for end in (i, i + 1))
+        log_p += after - before
+    assert row["exact"]["test"] == pytest.approx(math.exp(-log_p / len(stream)), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", [name for name, system in lm.SYSTEMS.items() if system.tried])

@@ -71,6 +71,30 @@ def test_monte_carlo_is_unbiased_for_p_and_low_for_log_p(blm):
     assert logs.mean() < more.mean() < truth + 0.02
 
 
+def test_the_rest_of_a_text_after_its_first_tokens(blm):
+    """Given its first tokens, p of the rest is the sum over orders of the others; the estimators agree with it."""
+    text, given = [5, 9, 5, 7, 6], 2
+    orders = [(0, 1, *order) for order in itertools.permutations(range(2, 5))]
+    joints = [log_joint(blm, text, order, first=given) for order in orders]
+    truth = exact(blm, text, given=given)
+    assert truth == pytest.approx(np.logaddexp.reduce(joints), abs=1e-4)
+    estimate = monte_carlo(blm, [text, [4], text], orders=2000, given=[given, 0, 5])
+    assert estimate.tokens.tolist() == [3, 1, 0]
+    assert abs(estimate.log_likelihoods[0] - truth) < 4 * estimate.standard_errors[0] + 1e-4
+    assert estimate.log_likelihoods[1] == pytest.approx(exact(blm, [4]), abs=1e-4)  # nothing is given
+    assert not estimate.log_weights[2].any() and exact(blm, text, given=5) == 0.0  # all of it is
+    low = bound(blm, [text] * 200, draws=30, given=[given] * 200)
+    assert abs(low.mean() - math.log(6) - np.mean(joints)) < 4 * low.std() / math.sqrt(200)  # Eq. 6 over all orders
+    fractions = torch.from_numpy(np.random.default_rng(0).random(4000))
+    batch = Batch(*pad([text] * 4000), fractions, torch.arange(4000), given=torch.full((4000,), given))
+    losses = blm.loss(blm.prepare(batch)).detach().numpy()  # and training's, in expectation
+    assert abs(losses.mean() + math.log(6) + np.mean(joints)) < 4 * losses.std() / math.sqrt(4000)
+    with pytest.raises(BlankLMError, match="all orders are alike"):
+        monte_carlo(make_blm(vocabulary=12, lean=0.5), [text], 3, given=[2])
+    with pytest.raises(BlankLMError, match="all alike"):
+        make_blm(vocabulary=12, lean=0.5).prepare(batch)
+
+
 def test_the_standard_errors_cover_the_expected_log_estimate(blm):
     """Of 400 estimates of E[log X_m], about 95 % are within 1.96 errors of the mean of them all."""
     estimate = monte_carlo(blm, [TEXTS[0]] * 400, orders=50)

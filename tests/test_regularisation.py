@@ -18,6 +18,7 @@ from blanklm.batching import (
     Draw,
     TokenisedTexts,
     TokenStream,
+    chunks_in_context,
     pad,
     split_by_budget,
     training_epoch,
@@ -31,8 +32,10 @@ from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRight, LeftToRightStream
 from blanklm.models.predictor import PredictorConfig
 from blanklm.special import BLANK, EOS
-from blanklm.training import TrainingConfig
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import TrainingConfig, train
 from tests.conftest import make_blm
+from tests.test_baselines import make
 from tests.test_blm import log_joint
 from tests.test_encoder import reference
 
@@ -169,6 +172,30 @@ def test_a_stream_is_cut_elsewhere_in_every_epoch():
     tokens, lengths = stream.padded(np.array([1, 6]))
     assert lengths.tolist() == [3, 2] and tokens.tolist() == [[6, 7, EOS], [9, EOS, 0]]
     assert stream.fingerprint != TokenStream([[5, 6, 7], [], [8, 9]], 4).fingerprint
+
+
+def test_chunks_in_context_come_after_what_stands_before_them():
+    texts = [[5, 6, 7], [], [8, 9]]
+    stream, chunks = TokenStream(texts, 3, context=2), chunks_in_context(texts, 3, context=2)
+    for some, indices in ((stream, np.array([0, 1, 6])), (chunks, np.array([0, 1, 2]))):
+        tokens, lengths = some.padded(indices)
+        starts = some.starts[indices]
+        given = np.minimum(starts, 2)
+        assert some.given(indices).tolist() == given.tolist() and some.lengths[indices].tolist() == [3, 3, 2]
+        for row, length, start, before in zip(tokens, lengths, starts, given, strict=True):
+            assert row[:length].tolist() == stream.flat[start - before : start + 3].tolist()
+    assert chunks.tokens == stream.tokens == 8  # the context is not counted again
+    batch = training_epoch(stream, 6, seed=0, epoch=0)[0].collate(stream)
+    assert (batch.lengths - batch.given <= 3).all() and (batch.given <= 2).all() and batch.given.any()
+    assert training_epoch(chunks_in_context(texts, 3), 6, 0, 0)[0].collate(chunks_in_context(texts, 3)).given is None
+    assert len({c.fingerprint for c in (stream, chunks, TokenStream(texts, 3), chunks_in_context(texts, 3))}) == 4
+
+
+def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
+    model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
+    chunks = chunks_in_context([[5, 6, 7, 8, 9]], 2, context=2)
+    with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
+        train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 
 
 def test_a_curriculum_ends_half_way():

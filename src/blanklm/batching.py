@@ -28,6 +28,7 @@ class Batch:
     for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
     styles: Tensor | None = None  # [B] the style of each text, where texts have one
     lean: float = 0.0  # how much more than the model's own the orders lean to the left (an early part of a curriculum)
+    given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in vars(self).values()))
@@ -46,7 +47,10 @@ class TokenisedTexts:
     """Many texts in one flat array. Empty texts are left out: they have no action to learn from.
 
     ``style``: the number of the style that all of them are in, where that is known; joined texts have several.
+    ``context``: so many tokens of the array before each text (fewer where it begins) are shown with it and not written.
     """
+
+    context = 0
 
     def __init__(self, texts: Iterable[Sequence[int]], max_length: int | None = None, style: int | None = None) -> None:
         self.cut, self.empty = 0, 0  # texts shortened to max_length, and texts left out
@@ -101,12 +105,17 @@ class TokenisedTexts:
         return self.flat[self.starts[index] : self.starts[index + 1]]
 
     def padded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """``pad`` of these texts, without a loop: tokens [B, L] and lengths [B]."""
-        lengths = self.lengths[indices]
+        """``pad`` of these texts with their context, without a loop: tokens [B, L] and lengths [B]."""
+        given = self.given(indices)
+        lengths = given + self.lengths[indices]
         column = np.arange(lengths.max(initial=1))
-        place = np.minimum(self.starts[indices][:, None] + column, len(self.flat) - 1)  # [B, L]
+        place = np.minimum((self.starts[indices] - given)[:, None] + column, len(self.flat) - 1)  # [B, L]
         tokens = np.where(column < lengths[:, None], self.flat[place], PAD)
         return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths)
+
+    def given(self, indices: np.ndarray) -> np.ndarray:
+        """[B] how many tokens of context these texts have."""
+        return np.minimum(self.starts[indices], self.context)
 
     @property
     def tokens(self) -> int:
@@ -115,7 +124,8 @@ class TokenisedTexts:
     @property
     def fingerprint(self) -> str:
         styles = b"" if self.styles is None else self.styles.tobytes()
-        return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes() + styles).hexdigest()
+        context = f"{self.context} tokens before".encode() if self.context else b""
+        return hashlib.sha256(self.flat.tobytes() + self.lengths.tobytes() + styles + context).hexdigest()
 
 
 def one_stream(texts: Iterable[Sequence[int]]) -> list[int]:
@@ -134,15 +144,23 @@ def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[
     return cut(one_stream(texts), length)
 
 
+def chunks_in_context(texts: Iterable[Sequence[int]], length: int, context: int = 0) -> TokenisedTexts:
+    """The chunks of the stream of all texts, each with the ``context`` tokens before it."""
+    stream = np.asarray(one_stream(texts), dtype=np.int32)
+    chunks = TokenisedTexts.flat_of(stream, [len(chunk) for chunk in cut(stream, length)])
+    chunks.context = context
+    return chunks
+
+
 class TokenStream(TokenisedTexts):
     """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
 
-    Text number i is the chunk that begins at token i.
+    Text number i is the chunk that begins at token i, and its ``context`` what stands before it.
     """
 
-    def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
+    def __init__(self, texts: Iterable[Sequence[int]], length: int, context: int = 0) -> None:
         super().__init__(())
-        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
+        self.flat, self.chunk, self.context = np.asarray(one_stream(texts), dtype=np.int32), length, context
         self.starts = np.arange(len(self.flat))
         self.lengths = np.minimum(length, len(self.flat) - self.starts)
 
@@ -186,7 +204,8 @@ class Draw:
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
-        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean)
+        given = torch.from_numpy(texts.given(self.indices)) if texts.context else None
+        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean, given)
 
 
 def training_epoch(

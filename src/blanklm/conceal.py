@@ -244,6 +244,12 @@ def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
     return keys.argsort(1).argsort(1)
 
 
+def ranks_after(ranks: Tensor, given: Tensor) -> Tensor:
+    """The same order [B, L] of all but the first ``given`` [B] positions, which come before it: their ranks are < 0."""
+    position = torch.arange(ranks.shape[1], device=ranks.device)
+    return ranks.masked_fill(position < given[:, None], -1).argsort(1).argsort(1) - given[:, None]
+
+
 def leaning_ranks(seeds: Tensor, lengths: Tensor, width: int, lean: float) -> tuple[Tensor, Tensor]:
     """Orders that lean to the left: the next position is i with probability proportional to exp(-lean i).
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import random_keys, show_first
+from blanklm.conceal import random_keys, ranks_after, show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import SIDES, Policy
 from blanklm.special import BLANK
@@ -33,11 +33,18 @@ Progress = Callable[[int], None]  # called with the number of canvases just scor
 
 @torch.inference_mode()
 def exact(
-    policy: Policy, text: Sequence[int], tokens_per_batch: int | None = None, progress: Progress | None = None
+    policy: Policy,
+    text: Sequence[int],
+    tokens_per_batch: int | None = None,
+    progress: Progress | None = None,
+    given: int = 0,
 ) -> float:
-    """log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S)."""
-    n = len(text)
-    if n == 0:
+    """log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S).
+
+    Where the first tokens are ``given``, S is a set of others: log p of the rest after them.
+    """
+    n = len(text) - given
+    if n <= 0:
         return 0.0
     if n > LONGEST_EXACT:
         raise BlankLMError(
@@ -46,11 +53,12 @@ def exact(
     tokens = pad([text])[0].to(policy.device)
     subsets = torch.arange(2**n - 1)  # all but the full set, as bit masks
     shown = (subsets[:, None] >> torch.arange(n)) & 1 == 1  # [2^n - 1, n]
-    chunk = max(1, _budget(tokens_per_batch, policy) // max(n, 1))
+    chunk = max(1, _budget(tokens_per_batch, policy) // len(text))
     parts = []
-    for part in shown.to(policy.device).split(chunk):
-        lengths = part.new_full((len(part),), n, dtype=torch.long)
-        parts.append(policy.action_log_probs(tokens.expand(len(part), n), lengths, part).cpu())
+    for part in torch.nn.functional.pad(shown, (given, 0), value=True).to(policy.device).split(chunk):
+        lengths = part.new_full((len(part),), len(text), dtype=torch.long)
+        log_probs = policy.action_log_probs(tokens.expand(len(part), -1), lengths, part)  # [S, given + n]
+        parts.append(log_probs[:, given:].cpu())
         if progress:
             progress(len(part))
     log_probs = torch.cat(parts).double()  # [2^n - 1, n]
@@ -133,19 +141,21 @@ def monte_carlo(
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
     own: Sequence[Sequence[int]] | None = None,
+    given: Sequence[int] | None = None,
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
 
     ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
+    ``given``: for each text, how many of its first tokens are known: p is that of the n others after them.
     """
-    pairs = _Pairs.of(texts, orders, seed)
+    pairs = _Pairs.of(texts, orders, seed, given)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
     log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
-    for pair, step in _budgeted(pairs.lengths, pairs.lengths, _budget(tokens_per_batch, policy)):
+    for pair, step in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
         if own is not None:
             _put_own(own, rank, pairs, int(pair[0]))
-            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
+            if not _alike(log_count, lengths):
                 raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
@@ -161,7 +171,8 @@ def monte_carlo(
             progress(len(step))
     log_weights = np.zeros((len(texts), orders))
     log_weights[pairs.texts] = (log_joint + log_orders).view(-1, orders).cpu().numpy()
-    return Estimate(log_weights, np.array([len(text) for text in texts]))
+    tokens = np.array([len(text) for text in texts])
+    return Estimate(log_weights, tokens if given is None else tokens - np.asarray(given))
 
 
 def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,24 +234,27 @@ def _budget(tokens_per_batch: int | None, policy: Policy) -> int:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Every (text, draw), texts of like length together; empty texts are left out."""
+    """Every (text, draw), texts of like length together; texts in which nothing is to be written are left out."""
 
     texts: np.ndarray  # [N] the kept texts, by rising length
     tokenised: TokenisedTexts  # of them
     draws: int
     lengths: np.ndarray  # [N * draws]
+    written: np.ndarray  # [N * draws] the tokens that are not given
     seeds: np.ndarray  # [N * draws] of each draw's order
     fractions: np.ndarray  # [N * draws] of each draw's t, stratified over the draws of a text
 
     @classmethod
-    def of(cls, texts: Sequence[Sequence[int]], draws: int, seed: int) -> _Pairs:
+    def of(cls, texts: Sequence[Sequence[int]], draws: int, seed: int, given: Sequence[int] | None) -> _Pairs:
         streams = _streams(texts, seed)
         seeds = [stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams]
         fractions = [(np.arange(draws) + stream.random(draws)) / draws for stream in streams]
-        kept = np.array(sorted((k for k in range(len(texts)) if len(texts[k])), key=lambda k: len(texts[k])), dtype=int)
+        lengths = np.array([len(text) for text in texts], dtype=int)
+        written = lengths if given is None else lengths - np.asarray(given)  # [texts]
+        kept = np.array(sorted(np.flatnonzero(written > 0), key=lambda k: lengths[k]), dtype=int)
         tokenised = TokenisedTexts(texts[k] for k in kept)
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
-        return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), *each)
+        return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
 
     def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, ranks
@@ -248,7 +262,17 @@ class _Pairs:
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
         ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
+        given = lengths - torch.from_numpy(self.written[some]).to(policy.device)  # [P]
+        if given.any():
+            if not _alike(log_count, lengths):
+                raise BlankLMError("only where all orders are alike can the first tokens be given")
+            ranks, log_count = ranks_after(ranks, given), torch.lgamma(lengths - given + 1.0)
         return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, ranks, log_count
+
+
+def _alike(log_count: Tensor, lengths: Tensor) -> bool:
+    """Whether all n! orders of each text are drawn alike, - log q [P] of an order being ``log_count``."""
+    return torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0))
 
 
 def _budgeted(
@@ -287,19 +311,21 @@ def bound(
     seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
+    given: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text.
+    """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text; ``given`` as in ``monte_carlo``.
 
     The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
     """
-    pairs, total = _Pairs.of(texts, draws, seed), np.zeros(len(texts))
+    pairs, total = _Pairs.of(texts, draws, seed, given), np.zeros(len(texts))
     for pair, _ in _budgeted(pairs.lengths, np.ones_like(pairs.lengths), _budget(tokens_per_batch, policy)):
         _, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B, L], [B], [B, L], [B]
-        shown = show_first(rank, lengths, torch.from_numpy(pairs.fractions[pair]).to(policy.device))  # [B, L]
+        written = torch.from_numpy(pairs.written[pair]).to(policy.device)  # [B]
+        shown = show_first(rank, written, torch.from_numpy(pairs.fractions[pair]).to(policy.device))  # [B, L]
         hidden = ~shown & (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])  # [B, L]
         weights = policy.next_weights(tokens, hidden)  # [B, L]
         log_probs = (weights * policy.action_log_probs(tokens, lengths, shown, weights > 0)).sum(1)  # [B]
-        losses = bound_of(log_probs, lengths, hidden.sum(1), log_count).cpu()
+        losses = bound_of(log_probs, written, hidden.sum(1), log_count).cpu()
         np.add.at(total, pairs.texts[pair // draws], -losses.double().numpy() / draws)
         if progress:
             progress(len(pair))

@@ -184,6 +184,8 @@ class Run:
             raise TrainingError("muon needs matrices that are whole, not sharded over processes: take adamw")
         if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum):
             raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
+        if (texts.context or validation.context) and not getattr(model, "reads_context", False):
+            raise TrainingError(f"{type(model).__name__} has no use for a context: give it texts alone")
         if config.seconds and self.accelerator.num_processes > 1:
             raise TrainingError("the clock can end a run of one process only: give a number of steps")
         set_seed(config.seed, device_specific=True)  # dropout of its own in every process

@@ -23,6 +23,7 @@ from blanklm.conceal import (
     pack,
     random_ranks,
     random_word_ranks,
+    ranks_after,
     show_first,
     words_of,
 )
@@ -54,6 +55,8 @@ class BLMConfig:
 
 
 class BLM(nn.Module):
+    reads_context = True  # texts may come with tokens that are given
+
     def __init__(self, config: BLMConfig) -> None:
         super().__init__()
         self.config = config
@@ -149,12 +152,18 @@ class BLM(nn.Module):
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
         lean = self.config.lean + batch.lean
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, lean)  # [B, L], [B]
-        shown = show_first(ranks, batch.lengths, batch.fractions)  # [B, L]
+        written = batch.lengths  # [B] tokens that are not given
+        if batch.given is not None:
+            if lean or self.config.whole_words:
+                raise BlankLMError("texts that come with a context are written in orders that are all alike")
+            ranks, written = ranks_after(ranks, batch.given), batch.lengths - batch.given
+            log_orders = torch.lgamma(written + 1.0)
+        shown = show_first(ranks, written, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         weights = self.next_weights(batch.tokens, concealed.hidden, lean)  # [B, L]
         actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
-        return Drawn(actions, weight, batch.lengths, concealed.hidden.sum(1), log_orders)
+        return Drawn(actions, weight, written, concealed.hidden.sum(1), log_orders)
 
     def next_weights(self, tokens: Tensor, hidden: Tensor, lean: float | None = None) -> Tensor:
         """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t.
@@ -213,7 +222,7 @@ class Drawn:
 
     actions: PackedActions
     weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 where all orders are alike
-    lengths: Tensor  # [B] n
+    lengths: Tensor  # [B] n, without what is given
     hidden: Tensor  # [B] n - t
     log_orders: Tensor  # [B] - log of the order's probability: log n! where all are alike
 

@@ -3,10 +3,11 @@
     blanklm reproduce language-modelling --out runs/lm [--corpus ptb] [--part blm] [--orders 100] ...
 
 A part is a system; each is trained on the stream of its corpus (every line ended by <eos>), in chunks that begin
-elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself. Perplexity is
-per token with <eos> counted. OUT/CORPUS/PART holds the run and the weights of the orders drawn so far, OUT/results/
-CORPUS-PART.json the row of the table. What is there already is not done again: an estimate that was cut off goes on
-with the next orders.
+elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself, or (those "in
+context") each given some tokens before it: p of the stream is then the product of p(chunk | what stands before it).
+Perplexity is per token with <eos> counted. OUT/CORPUS/PART holds the run and the weights of the orders drawn so far,
+OUT/results/CORPUS-PART.json the row of the table. What is there already is not done again: an estimate that was cut off
+goes on with the next orders.
 
 WikiText-103 is a corpus of this table whose text does not come with any repository: put it into BLANKLM_DATA.
 """
@@ -17,7 +18,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch import nn
 
 from blanklm import checkpoint, likelihood
 from blanklm.api import BlankLM
-from blanklm.batching import TokenisedTexts, TokenStream, cut, one_stream, stream_chunks
+from blanklm.batching import TokenisedTexts, TokenStream, chunks_in_context
 from blanklm.checkpoint import replacing
 from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
@@ -45,6 +46,7 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
 CHUNK = 64  # tokens
+CONTEXT = 96  # before each chunk of those systems that are given some
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -89,6 +91,28 @@ CORPORA = {
 AT_HAND = ["ptb", "wikitext2"]  # what is done where no corpus is named
 
 
+@dataclass(frozen=True)
+class Chunks:
+    """Some chunks of a stream."""
+
+    texts: list[list[int]]  # each after the tokens that it is given
+    given: list[int]  # how many those are
+
+    @classmethod
+    def of(cls, chunks: TokenisedTexts, indices: np.ndarray) -> Chunks:
+        tokens, lengths = chunks.padded(indices)
+        texts = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        return cls(texts, chunks.given(indices).tolist())
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """[chunks] how many tokens each has of its own."""
+        return np.array([len(text) for text in self.texts]) - np.array(self.given)
+
+    def perplexity(self, log_probs: Sequence[float] | np.ndarray) -> float:
+        return math.exp(-float(np.sum(log_probs)) / int(self.tokens.sum()))
+
+
 @cache
 def tokenised(name: str) -> tuple[Tokenizer, dict[str, list[list[int]]]]:
     """The word vocabulary of a corpus, all of it, and its lines."""
@@ -108,6 +132,7 @@ class System:
     encoder: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's, here
     training: dict[str, Any] = field(default_factory=dict)  # and here
     chunk: int = CHUNK
+    context: int = 0  # tokens before a chunk that it is given
     lean: float = 0.0  # of a BLM's orders, to the left
     moves: bool = True  # chunks begin elsewhere in every epoch
     frequencies: bool = True  # words begin as probable as they are frequent
@@ -118,19 +143,22 @@ class System:
         encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
         encoder = replace(encoder, **self.encoder)
         if self.kind is not BLM:
-            return self.kind(PredictorConfig(vocabulary, encoder, self.chunk))
-        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.chunk, lean=self.lean))
+            return self.kind(PredictorConfig(vocabulary, encoder, self.context + self.chunk))
+        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.context + self.chunk, lean=self.lean))
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
 
 
 tried = partial(System, tried=True)
+IN_CONTEXT = {"tokens_per_batch": 32_768}  # each read after several others
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
     "lm": System("left-to-right Transformer", LeftToRightStream),
     "insertion": System("InsT", InsertionTransformer),
     "blm": System("BLM"),
+    "lm-context": System("left-to-right Transformer in context", LeftToRightStream, chunk=32, context=CONTEXT),
+    "blm-context": System("BLM in context", training=IN_CONTEXT, chunk=32, context=CONTEXT),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -176,12 +204,13 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        fixed = {split: TokenisedTexts(stream_chunks(lines[split], self.system.chunk)) for split in ("train", "valid")}
-        texts = TokenStream(lines["train"], self.system.chunk) if self.system.moves else fixed["train"]
+        chunk, context = self.system.chunk, self.system.context
+        valid = chunks_in_context(lines["valid"], chunk, context)
+        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], chunk, context)
         if self.system.frequencies:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
-        run = Run(model, tokenizer, texts, fixed["valid"], config, folder, about, self.workers, self.compiles)
+        run = Run(model, tokenizer, texts, valid, config, folder, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
         result = report("language modelling", model, config, progress, seconds)
         result |= {"tokens": texts.tokens, "steps": progress.step, "epochs": round(progress.tokens / texts.tokens, 1)}
@@ -196,12 +225,22 @@ class Part(Reproduced):
 
     # --- Measuring --------------------------------------------------------------------------------------------------
 
-    @property
-    def on(self) -> dict[str, list[Sequence[int]]]:
-        """The chunks of the whole test stream, some of them, and those of some stretches of it; alike for all."""
-        stream, chunk = one_stream(tokenised(self.corpus.name)[1]["test"]), self.system.chunk
-        sample = [piece for stretch in _some(cut(stream, STRETCH), STRETCHES) for piece in cut(stretch, chunk)]
-        return {"test": cut(stream, chunk), "seeded": _some(cut(stream, chunk), SEEDED), "sample": sample}
+    @cached_property
+    def on(self) -> dict[str, Chunks]:
+        """The chunks of the validation and the test stream, some of the latter, and those of some stretches of it."""
+        lines = tokenised(self.corpus.name)[1]
+        valid, test = (
+            chunks_in_context(lines[split], self.system.chunk, self.system.context) for split in ("valid", "test")
+        )
+        of_stretch = STRETCH // self.system.chunk  # alike for all: chunks are of 256 tokens or half as many, and so on
+        stretches = _some(-(-test.tokens // STRETCH), STRETCHES)
+        sample = (stretches[:, None] * of_stretch + np.arange(of_stretch)).ravel()
+        return {
+            "valid": Chunks.of(valid, np.arange(len(valid))),
+            "test": Chunks.of(test, np.arange(len(test))),
+            "seeded": Chunks.of(test, _some(len(test), SEEDED)),
+            "sample": Chunks.of(test, sample[sample < len(test)]),
+        }
 
     @property
     def plan(self) -> Iterator[tuple[str, int]]:
@@ -217,7 +256,7 @@ class Part(Reproduced):
         parts = [np.load(path) for path in sorted((self.folder / "orders").glob(f"{name}-*.npy"))]
         if not parts:
             return None
-        return Estimate(np.concatenate(parts, 1), np.array([len(chunk) for chunk in self.on[name]]))
+        return Estimate(np.concatenate(parts, 1), self.on[name].tokens)
 
     def load(self) -> nn.Module:
         """The best model; in half precision on a GPU."""
@@ -231,9 +270,9 @@ class Part(Reproduced):
             return self.write_row({"exact": self._exact(model)})
         bounds = self._once("bounds", lambda: self._bounds(model))
         found: dict[str, Any] = {"bounds": bounds}
-        if isinstance(model, BLM):
+        if isinstance(model, BLM) and not self.system.context:
             found["infilling"] = self._once(
-                "infilling", lambda: infilling_bleu(model, tokenised(self.corpus.name)[0], self.on["sample"])
+                "infilling", lambda: infilling_bleu(model, tokenised(self.corpus.name)[0], self.on["sample"].texts)
             )
             if not (self.system.tried or self.system.lean):
                 found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
@@ -243,14 +282,15 @@ class Part(Reproduced):
         if self.compiles and model.device.type == "cuda":
             compile_parts(model)
         for name, orders in self.plan:
-            texts, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
+            chunks, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
             for number in range(-(-orders // width)):
                 path = self.folder / "orders" / f"{name}-{number:03}.npy"
                 if path.exists():
                     continue
                 if until():
                     return row
-                drawn = likelihood.monte_carlo(model, texts, width, seed=number, tokens_per_batch=_budget(model))
+                budget = _budget(model)
+                drawn = likelihood.monte_carlo(model, chunks.texts, width, number, budget, given=chunks.given)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with replacing(path) as temporary, open(temporary, "wb") as file:
                     np.save(file, drawn.log_weights)
@@ -267,22 +307,25 @@ class Part(Reproduced):
 
     def _exact(self, model: LeftToRightStream) -> dict[str, float]:
         """Perplexities of a model that needs no estimate."""
-        chunks = self.on | {"valid": self._valid}
-        return {name: _perplexity(model.log_prob(texts), texts) for name, texts in chunks.items()}
+        return {
+            name: chunks.perplexity(model.log_prob(chunks.texts, given=chunks.given))
+            for name, chunks in self.on.items()
+        }
 
     def _bounds(self, model: nn.Module) -> dict[str, float]:
         """exp of the bound of Eq. 6, on the model's own orders; for a model that leans, on uniform orders too."""
-        chunks = {"valid": self._valid, "test": self.on["test"]}
+        chunks = {name: self.on[name] for name in ("valid", "test")}
         draws = 32
 
-        def bound(texts: Sequence[Sequence[int]]) -> float:
+        def bound(some: Chunks) -> float:
             budget = _budget(model) // 8  # each canvas has many rows of the vocabulary
-            return _perplexity(likelihood.bound(model, texts, draws, tokens_per_batch=budget), texts)
+            log_probs = likelihood.bound(model, some.texts, draws, tokens_per_batch=budget, given=some.given)
+            return some.perplexity(log_probs)
 
-        found = {name: bound(texts) for name, texts in chunks.items()}
+        found = {name: bound(some) for name, some in chunks.items()}
         if self.system.lean:
             own, model.config = model.config, replace(model.config, lean=0.0)
-            found |= {f"{name}, uniform orders": bound(texts) for name, texts in chunks.items()}
+            found |= {f"{name}, uniform orders": bound(some) for name, some in chunks.items()}
             model.config = own
         return found
 
@@ -303,14 +346,11 @@ class Part(Reproduced):
     def _precisions(self, model: nn.Module) -> dict[str, float]:
         """The perplexity of the seeded chunks under the same orders, as everything is measured here and in float32."""
         exact, found = checkpoint.load(self.folder / "run").model.eval().to(model.device), {}
+        chunks, budget = self.on["seeded"], _budget(model) // 8
         for one in (model, exact):
-            drawn = likelihood.monte_carlo(one, self.on["seeded"], SLICE, tokens_per_batch=_budget(model) // 8)
+            drawn = likelihood.monte_carlo(one, chunks.texts, SLICE, tokens_per_batch=budget, given=chunks.given)
             found[str(one.embedding.weight.dtype).removeprefix("torch.")] = drawn.perplexity
         return found
-
-    @property
-    def _valid(self) -> list[Sequence[int]]:
-        return stream_chunks(tokenised(self.corpus.name)[1]["valid"], self.system.chunk)
 
     def write_row(self, found: dict[str, Any]) -> dict[str, Any]:
         """The row of the table, as far as there is one; ``found`` is what is no estimate."""
@@ -320,7 +360,8 @@ class Part(Reproduced):
             "system": self.name,
             "label": self.system.label,
             "chunk": self.system.chunk,
-            "test": {"tokens": sum(map(len, self.on["test"])), "chunks": len(self.on["test"])},
+            "context": self.system.context,
+            "test": {"tokens": int(self.on["test"].tokens.sum()), "chunks": len(self.on["test"].texts)},
             **found,
             "estimates": {name: _described(estimate) for name, estimate in estimates.items() if estimate},
             "training": json.loads((self.folder / "training.json").read_text(encoding="utf-8")),
@@ -348,11 +389,10 @@ def infilling_bleu(model: BLM, tokenizer: Tokenizer, chunks: Sequence[Sequence[i
     return found
 
 
-def _some(chunks: list[Sequence[int]], count: int) -> list[Sequence[int]]:
+def _some(chunks: int, count: int) -> np.ndarray:
     """So many of the chunks, chosen at random, the same every time; not the last, which may be shorter."""
-    whole = chunks[:-1] or chunks
-    chosen = np.random.default_rng(0).choice(len(whole), min(count, len(whole)), replace=False)
-    return [whole[i] for i in sorted(chosen)]
+    whole = max(1, chunks - 1)
+    return np.sort(np.random.default_rng(0).choice(whole, min(count, whole), replace=False))
 
 
 def _described(estimate: Estimate) -> dict[str, Any]:
@@ -365,10 +405,6 @@ def _described(estimate: Estimate) -> dict[str, Any]:
         "at_all": estimate.perplexity,  # m being all orders there are
         "interval": [low, high],
     }
-
-
-def _perplexity(log_probs: Sequence[float] | np.ndarray, texts: Sequence[Sequence[int]]) -> float:
-    return math.exp(-float(np.sum(log_probs)) / sum(map(len, texts)))
 
 
 def _budget(model: nn.Module) -> int:
