@@ -571,6 +571,17 @@ def infilling_training() -> str:
     return table(["system", "parameters", "steps", "best at step", "epochs", "seconds"], rows)
 
 
+def infilling_lengths() -> str:
+    shares = result("infilling/yahoo-lengths")["ratios"]
+    names = {
+        "right_length": "blanks whose length the BLM has right",
+        "words_right": "words right in these, BLM",
+        "words_right_told": "words right in these, MLM",
+    }
+    rows = [[label, *(f"{100 * share[name]:.1f}" for share in shares.values())] for name, label in names.items()]
+    return by_share("%, share of words hidden", shares, rows)
+
+
 def infilling_speed() -> str:
     r = result("infilling/yahoo-speed")
     names = {"confident": "one word at a time", "parallel": "all blanks at once"}
@@ -1193,6 +1204,7 @@ PASSAGES = {
         infilling_failures,
         infilling_setting,
         infilling_training,
+        infilling_lengths,
         infilling_speed,
         figure_5,
         restoration,

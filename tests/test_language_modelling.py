@@ -47,7 +47,7 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setitem(lm.CORPORA, name, replace(corpus, training=few, **encoders))
     for name, system in lm.SYSTEMS.items():
         encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
-        training = {key: value for key, value in system.training.items() if key != "tokens_per_batch"}
+        training = {key: value for key, value in system.training.items() if key not in ("tokens_per_batch", "steps")}
         sizes = {"chunk": 4, "context": 6} if system.context else {"chunk": 8}
         monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, **sizes))
     lm.tokenised.cache_clear()

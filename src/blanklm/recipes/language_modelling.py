@@ -46,7 +46,8 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
 CHUNK = 64  # tokens
-CONTEXT = 96  # before each chunk of those systems that are given some
+CONTEXT = 80  # tokens before each chunk of those systems that are given some
+CHUNK_IN_CONTEXT = 16  # the more often the context is read anew, the less is left to the order of a chunk
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -139,6 +140,12 @@ class System:
     neighbours: bool = True  # the first heads of a BLM begin by reading what stands beside a symbol
     tried: bool = False  # only compared with others, on a part of the test set
 
+    @property
+    def learns_from(self) -> tuple[int, int]:
+        """Chunk and context that it is trained on: to a left-to-right model all is context to what comes after it."""
+        whole = self.kind is LeftToRightStream
+        return (self.context + self.chunk, 0) if whole else (self.chunk, self.context)
+
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
         encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
         encoder = replace(encoder, **self.encoder)
@@ -151,14 +158,16 @@ class System:
 
 
 tried = partial(System, tried=True)
-IN_CONTEXT = {"tokens_per_batch": 32_768}  # each read after several others
+AFTER = {"chunk": CHUNK_IN_CONTEXT, "context": CONTEXT}
+EVERYWHERE = {"tokens_per_batch": 32_768}  # what asks for a word at every place takes longer over each token
+FEW = {"steps": 2500}  # it learns from every place, and texts that never change by heart
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
-    "lm": System("left-to-right Transformer", LeftToRightStream),
-    "insertion": System("InsT", InsertionTransformer),
+    "lm": System("left-to-right Transformer", LeftToRightStream, training=EVERYWHERE | FEW),
+    "insertion": System("InsT", InsertionTransformer, training=EVERYWHERE),
     "blm": System("BLM"),
-    "lm-context": System("left-to-right Transformer in context", LeftToRightStream, chunk=32, context=CONTEXT),
-    "blm-context": System("BLM in context", training=IN_CONTEXT, chunk=32, context=CONTEXT),
+    "lm-context": System("left-to-right Transformer in context", LeftToRightStream, training=EVERYWHERE | FEW, **AFTER),
+    "blm-context": System("BLM in context", training={"tokens_per_batch": 20_480}, **AFTER),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -204,9 +213,8 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        chunk, context = self.system.chunk, self.system.context
-        valid = chunks_in_context(lines["valid"], chunk, context)
-        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], chunk, context)
+        valid = chunks_in_context(lines["valid"], *self.system.learns_from)
+        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], *self.system.learns_from)
         if self.system.frequencies:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
