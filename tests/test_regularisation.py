@@ -176,47 +176,26 @@ def test_a_stream_is_cut_elsewhere_in_every_epoch():
 
 def test_chunks_in_context_come_after_what_stands_before_them():
     texts = [[5, 6, 7], [], [8, 9]]
-    chunks, flat = chunks_in_context(texts, 3, context=2), [5, 6, 7, EOS, EOS, 8, 9, EOS]
-    tokens, lengths = chunks.padded(np.arange(3))
-    assert chunks.given(np.arange(3)).tolist() == [0, 2, 2] and chunks.lengths.tolist() == [3, 3, 2]
-    read = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
-    assert read == [flat[:3], flat[1:6], flat[4:]]
-    assert chunks.tokens == 8  # the context is not counted again
-    batch = Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(chunks)
-    assert batch.given.tolist() == [0, 2] and batch.lengths.tolist() == [3, 4]
-    alone = chunks_in_context(texts, 3)
-    assert alone.padded(np.arange(3))[1].tolist() == [3, 3, 2]
-    assert Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(alone).given is None
-    assert len({c.fingerprint for c in (chunks, alone, chunks_in_context(texts, 3, context=1))}) == 3
-
-
-def test_in_training_up_to_the_whole_context_is_given():
-    stream = TokenStream([[5, 6, 7, 8, 9] * 40], 10)
-    draws = training_epoch(stream, 40, seed=0, epoch=0, context=6)
-    drawn = {}
-    for draw in draws:
-        batch = draw.collate(stream)
-        assert batch.given.tolist() == draw.given.tolist()
-        assert draw.written(stream) == int((batch.lengths - batch.given).sum())
-        assert draw.part(0, 2).given.tolist() == draw.given[::2].tolist()
-        drawn |= dict(zip(draw.indices, zip(draw.given, stream.lengths[draw.indices], strict=True), strict=True))
-    assert all(given < length for given, length in drawn.values())  # there is always something to write
-    given = [
-        given
-        for epoch in range(200)
-        for draw in training_epoch(stream, 40, seed=0, epoch=epoch, context=6)
-        for given, length in zip(draw.given, stream.lengths[draw.indices], strict=True)
-        if length == 10
-    ]
-    shares = np.bincount(given) / len(given)
-    np.testing.assert_allclose(shares, [(2 * g + 1) / 49 for g in range(7)], atol=0.02)  # long contexts more often
+    stream, chunks = TokenStream(texts, 3, context=2), chunks_in_context(texts, 3, context=2)
+    for some, indices in ((stream, np.array([0, 1, 6])), (chunks, np.array([0, 1, 2]))):
+        tokens, lengths = some.padded(indices)
+        starts = some.starts[indices]
+        given = np.minimum(starts, 2)
+        assert some.given(indices).tolist() == given.tolist() and some.lengths[indices].tolist() == [3, 3, 2]
+        for row, length, start, before in zip(tokens, lengths, starts, given, strict=True):
+            assert row[:length].tolist() == stream.flat[start - before : start + 3].tolist()
+    assert chunks.tokens == stream.tokens == 8  # the context is not counted again
+    batch = training_epoch(stream, 6, seed=0, epoch=0)[0].collate(stream)
+    assert (batch.lengths - batch.given <= 3).all() and (batch.given <= 2).all() and batch.given.any()
+    assert training_epoch(chunks_in_context(texts, 3), 6, 0, 0)[0].collate(chunks_in_context(texts, 3)).given is None
+    assert len({c.fingerprint for c in (stream, chunks, TokenStream(texts, 3), chunks_in_context(texts, 3))}) == 4
 
 
 def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
     model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
-    chunks = chunks_in_context([[5, 6, 7, 8, 9]], 2)
+    chunks = chunks_in_context([[5, 6, 7, 8, 9]], 2, context=2)
     with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
-        train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1, context=1), tmp_path / "run")
+        train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 
 
 def test_a_curriculum_ends_half_way():

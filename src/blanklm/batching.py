@@ -155,12 +155,12 @@ def chunks_in_context(texts: Iterable[Sequence[int]], length: int, context: int 
 class TokenStream(TokenisedTexts):
     """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
 
-    Text number i is the chunk that begins at token i.
+    Text number i is the chunk that begins at token i, and its ``context`` what stands before it.
     """
 
-    def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
+    def __init__(self, texts: Iterable[Sequence[int]], length: int, context: int = 0) -> None:
         super().__init__(())
-        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
+        self.flat, self.chunk, self.context = np.asarray(one_stream(texts), dtype=np.int32), length, context
         self.starts = np.arange(len(self.flat))
         self.lengths = np.minimum(length, len(self.flat) - self.starts)
 
@@ -185,13 +185,11 @@ class Draw:
     fractions: np.ndarray  # [B]
     seeds: np.ndarray  # [B]
     lean: float = 0.0  # of all of them
-    given: np.ndarray | None = None  # [B] the first tokens of each that are not written, beside its context
 
     def part(self, rank: int, processes: int) -> Draw:
         """The texts of one process out of several."""
         mine = slice(rank, None, processes)
-        given = None if self.given is None else self.given[mine]
-        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine], self.lean, given)
+        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine], self.lean)
 
     def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:
         """The texts of one process and their weight in the batch's loss.
@@ -206,31 +204,19 @@ class Draw:
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
-        given = None if self.given is None and not texts.context else texts.given(self.indices)
-        given = given if self.given is None else given + self.given
-        known = None if given is None else torch.from_numpy(given)
-        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean, known)
-
-    def written(self, texts: TokenisedTexts) -> int:
-        """How many tokens the batch is to write."""
-        return int(texts.lengths[self.indices].sum() - (0 if self.given is None else self.given.sum()))
+        given = torch.from_numpy(texts.given(self.indices)) if texts.context else None
+        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean, given)
 
 
 def training_epoch(
-    texts: TokenisedTexts,
-    tokens_per_batch: int,
-    seed: int,
-    epoch: int,
-    skew: float = 1.0,
-    canvases: int = 1,
-    context: int = 0,
+    texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int, skew: float = 1.0, canvases: int = 1
 ) -> list[Draw]:
     """All batches of an epoch: every text once, shuffled, in batches of at most ``tokens_per_batch`` padded tokens.
 
     t is stratified over the shuffled texts: their fractions are successive multiples of the golden ratio plus an
     offset of the epoch. Each text's t stays uniform (the loss is unbiased) and depends on nothing else in its batch.
     Raised to the power ``skew``, they favour canvases that show more (below 1) or less (above 1). Each text may have
-    several ``canvases``, side by side. Of each text up to ``context`` first tokens are given, often most of them.
+    several ``canvases``, side by side.
     """
     members = texts.of_epoch(seed, epoch)  # [N]
     rng = np.random.default_rng([seed, epoch])
@@ -240,10 +226,6 @@ def training_epoch(
     seeds = rng.integers(np.iinfo(np.int64).max) // 2 + (order * canvases + count % canvases)
 
     lengths = texts.lengths[members]
-    given = None
-    if context:
-        most = np.minimum(context, lengths[order] - 1)  # [N] something is left to write
-        given = (np.sqrt(rng.random(len(order))) * (most + 1)).astype(np.int64)  # 0 ... most
     average = max(1.0, lengths.sum() / max(1, len(lengths)))
     pool = max(1, round(POOL * tokens_per_batch / average))
     draws = []
@@ -252,8 +234,7 @@ def training_epoch(
         some = some[np.argsort(lengths[order[some]], kind="stable")]
         for batch in split_by_budget(lengths[order[some]], tokens_per_batch):
             drawn = some[batch]
-            known = None if given is None else given[drawn]
-            draws.append(Draw(members[order[drawn]], fractions[drawn], seeds[drawn], given=known))
+            draws.append(Draw(members[order[drawn]], fractions[drawn], seeds[drawn]))
     return [draws[i] for i in rng.permutation(len(draws))]
 
 

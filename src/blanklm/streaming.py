@@ -53,6 +53,8 @@ class StreamedBatch:
 class StreamedTexts:
     """Texts in ``files``; ``encode`` makes ids of a list of them, ``read`` gives the texts of a file one by one."""
 
+    context = 0  # texts stand by themselves
+
     def __init__(
         self,
         files: Sequence[Path],

@@ -59,7 +59,6 @@ class TrainingConfig:
     clip: float = 1.0  # largest gradient norm
     skew: float = 1.0  # the shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it
     canvases: int = 1  # of each text, side by side in its batch
-    context: int = 0  # up to so many first tokens of each text are given, not written: the model learns to go on
     curriculum: float = 0.0  # orders lean so much more to the left at first (BLMConfig.lean), not any more at half-time
     ema: float = 0.0  # decay of the averaged weights that are evaluated and kept; 0 keeps the last ones
     evaluate_every: int = 500
@@ -74,7 +73,7 @@ class TrainingConfig:
         for name in ("steps", "tokens_per_batch", "canvases", "evaluate_every", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "curriculum", "context", "patience", "seconds"):
+        for name in ("warmup", "weight_decay", "curriculum", "patience", "seconds"):
             if not getattr(self, name) >= 0:
                 raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("learning_rate", "clip", "skew"):
@@ -183,9 +182,9 @@ class Run:
             raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
         if self.sharded and config.optimizer == "muon":
             raise TrainingError("muon needs matrices that are whole, not sharded over processes: take adamw")
-        if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum or config.context):
-            raise TrainingError("texts that are read while training have one canvas each, no curriculum and no context")
-        if (config.context or validation.context) and not getattr(model, "reads_context", False):
+        if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum):
+            raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
+        if (texts.context or validation.context) and not getattr(model, "reads_context", False):
             raise TrainingError(f"{type(model).__name__} has no use for a context: give it texts alone")
         if config.seconds and self.accelerator.num_processes > 1:
             raise TrainingError("the clock can end a run of one process only: give a number of steps")
@@ -369,13 +368,12 @@ class Run:
                 yield Planned(own.draw, own.tokens, own.epoch, own.after.batch, own.texts, own.after)
             return
         while step < self.config.steps:
-            draws = training_epoch(self.texts, budget, seed, epoch, skew, self.config.canvases, self.config.context)
+            draws = training_epoch(self.texts, budget, seed, epoch, skew, self.config.canvases)
             for draw in draws[batch : batch + self.config.steps - step]:
                 draw = dataclasses.replace(draw, lean=self.config.lean_at(step, self.elapsed))
                 batch, step = batch + 1, step + 1
-                yield Planned(
-                    draw, draw.written(self.texts), *((epoch + 1, 0) if batch == len(draws) else (epoch, batch))
-                )
+                tokens = int(self.texts.lengths[draw.indices].sum())
+                yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
             epoch, batch = epoch + 1, 0
 
     def _tokens_of_all(self, planned: Planned) -> int:

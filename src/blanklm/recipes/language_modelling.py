@@ -141,16 +141,17 @@ class System:
     tried: bool = False  # only compared with others, on a part of the test set
 
     @property
-    def length(self) -> int:
-        """Of the pieces that it learns from."""
-        return self.context + self.chunk
+    def learns_from(self) -> tuple[int, int]:
+        """Chunk and context that it is trained on: to a left-to-right model all is context to what comes after it."""
+        whole = self.kind is LeftToRightStream
+        return (self.context + self.chunk, 0) if whole else (self.chunk, self.context)
 
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
         encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
         encoder = replace(encoder, **self.encoder)
         if self.kind is not BLM:
-            return self.kind(PredictorConfig(vocabulary, encoder, self.length))
-        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
+            return self.kind(PredictorConfig(vocabulary, encoder, self.context + self.chunk))
+        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.context + self.chunk, lean=self.lean))
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
@@ -166,7 +167,7 @@ SYSTEMS = {
     "insertion": System("InsT", InsertionTransformer, training=EVERYWHERE),
     "blm": System("BLM"),
     "lm-context": System("left-to-right Transformer in context", LeftToRightStream, training=EVERYWHERE | FEW, **AFTER),
-    "blm-context": System("BLM in context", training={"tokens_per_batch": 131_072, "context": CONTEXT}, **AFTER),
+    "blm-context": System("BLM in context", training={"tokens_per_batch": 20_480}, **AFTER),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -212,8 +213,8 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        valid = chunks_in_context(lines["valid"], self.system.chunk, self.system.context)
-        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], self.system.length)
+        valid = chunks_in_context(lines["valid"], *self.system.learns_from)
+        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], *self.system.learns_from)
         if self.system.frequencies:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
