@@ -39,16 +39,24 @@ def parts(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(LINES * (4 if split == "test" else 8)) + "\n", encoding="utf-8")
     monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
-    for name, value in {"STRETCH": 16, "STRETCHES": 2, "SEEDED": 2, "MANY": 40, "TRIED_WITH": 20, "WRITTEN": 3}.items():
+    for name, value in {
+        "STRETCH": 16,
+        "STRETCHES": 2,
+        "SEEDED": 2,
+        "MANY": 40,
+        "TRIED_WITH": 20,
+        "WRITTEN": 3,
+        "CHUNK": 8,
+    }.items():
         monkeypatch.setattr(lm, name, value)
     for name, corpus in lm.CORPORA.items():
         few = replace(corpus.training, steps=4, tokens_per_batch=256, warmup=1, evaluate_every=2, log_every=1)
-        encoders = {key: replace(getattr(corpus, key), **TINY) for key in ("encoder", "left_to_right")}
+        encoders = {key: replace(getattr(corpus, key), **TINY) for key in ("encoder", "steady")}
         monkeypatch.setitem(lm.CORPORA, name, replace(corpus, training=few, **encoders))
     for name, system in lm.SYSTEMS.items():
         encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
         training = {key: value for key, value in system.training.items() if key not in ("tokens_per_batch", "steps")}
-        sizes = {"chunk": 4, "context": 6} if system.context else {"chunk": 8}
+        sizes = {"chunk": 8, "context": 6 if system.context else 0}
         monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, **sizes))
     lm.tokenised.cache_clear()
     yield lambda corpus, names, orders=20: lm.parts_of(corpus, names, out=tmp_path / "out", orders=orders)
@@ -65,15 +73,16 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
-        chunk = 4 if row["context"] else 8
-        assert row["test"] == {"tokens": words, "chunks": -(-words // chunk)} and row["chunk"] == chunk
+        chunks = 12 * 2 if row["context"] else -(-words // 8)  # each line of more than 8 words is cut in two
+        assert row["test"] == {"tokens": words, "chunks": chunks} and row["chunk"] == 8
         assert row["training"]["steps"] == 4
         if name.startswith("lm"):
             assert row["exact"]["test"] > 1 and "seeded" in row["exact"]
             continue
         estimates = row["estimates"]
         assert [estimates[s]["orders"] for s in ("test", "seeded", "sample")] == [20, 40, 20]
-        assert estimates["test"]["tokens"] == words and estimates["seeded"]["tokens"] == 2 * chunk
+        assert estimates["test"]["tokens"] == words
+        assert estimates["seeded"]["tokens"] == 16 or row["context"]  # sentences are as long as they are
         found = estimates["test"]["perplexity"]
         assert list(found) == ["1", "3", "10"] and found["1"] > found["10"]
         assert estimates["test"]["interval"][0] < found["10"]
@@ -149,23 +158,50 @@ def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     assert flat[0] == flat[1] and len(flat[0]) == 32
     assert set(long.on["sample"].tokens) == {4} and set(short.on["sample"].tokens) == {8}
     assert short.on["seeded"] == parts("ptb", ["insertion"])[0].on["seeded"]
-    (after,) = parts("ptb", ["blm-context"])  # each after what stands before it, which is not counted
-    own = [text[given:] for text, given in zip(after.on["sample"].texts, after.on["sample"].given, strict=True)]
-    assert list(itertools.chain.from_iterable(own)) == flat[0]
-    assert after.on["test"].given[:3] == [0, 4, 6] and after.on["test"].tokens.sum() == short.on["test"].tokens.sum()
+    (after,) = parts("ptb", ["blm-context"])
+    stream, test = one_stream(lm.tokenised("ptb")[1]["test"]), after.on["test"]
+    own = [text[given:] for text, given in zip(test.texts, test.given, strict=True)]
+    assert list(itertools.chain.from_iterable(own)) == stream  # each token once, the context not counted
+    assert all(text[-1] == EOS or len(text) == 8 for text in own)
+    starts = np.cumsum([0, *map(len, own)])
+    for text, given, start in zip(test.texts, test.given, starts, strict=False):
+        assert text[:given] == stream[max(0, start - 6) : start]
+    sampled = {i for i, start in enumerate(starts[:-1]) if start // 16 in lm._some(-(-len(stream) // 16), 2)}
+    assert after.on["sample"].texts == [test.texts[i] for i in sorted(sampled)]  # what begins in the same stretches
 
 
-def test_in_context_the_chunks_make_up_the_stream(parts):
-    """The exact perplexity of a left-to-right model, chunk after chunk, is that of its predictions one by one."""
+def test_in_context_the_sentences_make_up_the_stream(parts):
+    """The exact perplexity of a left-to-right model, sentence by sentence, is that of its predictions one by one."""
     (part,) = parts("ptb", ["lm-context"])
     (row,) = lm.main([part], quiet)
     model, stream = part.load(), one_stream(lm.tokenised("ptb")[1]["test"])
-    log_p = 0.0
+    log_p, starts = 0.0, part.cut("test").starts
     for i in range(len(stream)):
-        begin = max(0, i - i % 4 - 6)  # of the context of the chunk that i is in
+        begin = max(0, max(start for start in starts if start <= i) - 6)  # of the context of the sentence
         before, after = (model.log_prob([stream[begin:end]])[0] if end > begin else 0.0 for end in (i, i + 1))
         log_p += after - before
     assert row["exact"]["test"] == pytest.approx(math.exp(-log_p / len(stream)), rel=1e-4)
+
+
+def test_a_system_in_context_goes_on_with_another_ones_weights(parts, monkeypatch):
+    (part,) = parts("ptb", ["blm-context"])
+    monkeypatch.setitem(lm.CORPORA, "ptb", replace(part.corpus, training=replace(part.corpus.training, steps=1)))
+    seen = []
+
+    class Seen(lm.Run):
+        def begin(self):
+            seen.append({name: tensor.clone() for name, tensor in self.model.state_dict().items()})
+            super().begin()
+
+    monkeypatch.setattr(lm, "Run", Seen)
+    (part,) = parts("ptb", ["blm-context"])
+    part.train(quiet)
+    before = lm.checkpoint.load(part.out / "ptb" / "blm" / "run").model.state_dict()
+    assert len(seen) == 2 and all(torch.equal(seen[1][name], before[name]) for name in before)
+    with monkeypatch.context() as patched:
+        patched.setattr(lm, "Run", None)
+        (first,) = parts("ptb", ["blm"])
+        first.train(quiet)  # it is there already
 
 
 @pytest.mark.parametrize("name", [name for name, system in lm.SYSTEMS.items() if system.tried])

@@ -18,10 +18,11 @@ from blanklm.batching import (
     Draw,
     TokenisedTexts,
     TokenStream,
-    chunks_in_context,
     pad,
+    sentence_lengths,
     split_by_budget,
     training_epoch,
+    validation_epoch,
 )
 from blanklm.conceal import Packing, leaning_ranks, leaning_weights
 from blanklm.errors import BlankLMError, TrainingError
@@ -174,26 +175,36 @@ def test_a_stream_is_cut_elsewhere_in_every_epoch():
     assert stream.fingerprint != TokenStream([[5, 6, 7], [], [8, 9]], 4).fingerprint
 
 
-def test_chunks_in_context_come_after_what_stands_before_them():
-    texts = [[5, 6, 7], [], [8, 9]]
-    stream, chunks = TokenStream(texts, 3, context=2), chunks_in_context(texts, 3, context=2)
-    for some, indices in ((stream, np.array([0, 1, 6])), (chunks, np.array([0, 1, 2]))):
-        tokens, lengths = some.padded(indices)
-        starts = some.starts[indices]
-        given = np.minimum(starts, 2)
-        assert some.given(indices).tolist() == given.tolist() and some.lengths[indices].tolist() == [3, 3, 2]
-        for row, length, start, before in zip(tokens, lengths, starts, given, strict=True):
-            assert row[:length].tolist() == stream.flat[start - before : start + 3].tolist()
-    assert chunks.tokens == stream.tokens == 8  # the context is not counted again
-    batch = training_epoch(stream, 6, seed=0, epoch=0)[0].collate(stream)
-    assert (batch.lengths - batch.given <= 3).all() and (batch.given <= 2).all() and batch.given.any()
-    assert training_epoch(chunks_in_context(texts, 3), 6, 0, 0)[0].collate(chunks_in_context(texts, 3)).given is None
-    assert len({c.fingerprint for c in (stream, chunks, TokenStream(texts, 3), chunks_in_context(texts, 3))}) == 4
+def test_sentences_go_to_their_ends_and_take_the_ends_of_lines_with_them():
+    stop = 4
+    stream = [5, 6, stop, 7, stop, EOS, EOS, 8, 9, EOS, stop, 5, 6, 7, 8, 9]
+    assert sentence_lengths(stream, [stop], 10) == [3, 4, 3, 1, 5]
+    assert sentence_lengths(stream, [], 10) == [7, 3, 6]
+    assert sentence_lengths(stream, [], 3) == [3, 3, 1, 3, 3, 3]
+    assert sentence_lengths([], [stop], 3) == []
+
+
+def test_texts_in_context_come_after_what_stands_before_them():
+    flat = np.array([5, 6, 7, EOS, EOS, 8, 9, EOS])
+    texts = TokenisedTexts.flat_of(flat, [3, 3, 2], context=2)
+    tokens, lengths = texts.padded(np.arange(3))
+    assert texts.given(np.arange(3)).tolist() == [0, 2, 2] and texts.sizes.tolist() == lengths.tolist() == [3, 5, 4]
+    read = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
+    assert read == [flat[:3].tolist(), flat[1:6].tolist(), flat[4:].tolist()]
+    assert texts.tokens == 8  # the context is not counted again
+    batch = Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(texts)
+    assert batch.given.tolist() == [0, 2] and batch.lengths.tolist() == [3, 4]
+    for draws in (training_epoch(texts, 10, 0, 0), validation_epoch(texts, 10)):
+        assert all(draw.collate(texts).tokens.numel() <= 10 for draw in draws)  # what is read counts
+    alone = TokenisedTexts.flat_of(flat, [3, 3, 2])
+    assert alone.sizes.tolist() == alone.padded(np.arange(3))[1].tolist() == [3, 3, 2]
+    assert Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(alone).given is None
+    assert texts.fingerprint != alone.fingerprint != TokenisedTexts.flat_of(flat, [3, 3, 2], context=1).fingerprint
 
 
 def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
     model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
-    chunks = chunks_in_context([[5, 6, 7, 8, 9]], 2, context=2)
+    chunks = TokenisedTexts.flat_of(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
     with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 

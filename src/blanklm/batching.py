@@ -79,9 +79,10 @@ class TokenisedTexts:
         return whole
 
     @classmethod
-    def flat_of(cls, flat: np.ndarray, lengths: Sequence[int]) -> TokenisedTexts:
+    def flat_of(cls, flat: np.ndarray, lengths: Sequence[int], context: int = 0) -> TokenisedTexts:
         """The texts that lie end to end in ``flat``."""
         whole = cls(())
+        whole.context = context
         kept = np.asarray(lengths, dtype=np.int64)
         whole.empty, whole.lengths, whole.flat = int((kept == 0).sum()), kept[kept > 0], flat.astype(np.int32)
         whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
@@ -118,6 +119,11 @@ class TokenisedTexts:
         return np.minimum(self.starts[indices], self.context)
 
     @property
+    def sizes(self) -> np.ndarray:
+        """[N] how many tokens are read with each text: its own, and its context."""
+        return self.lengths + self.given(np.arange(len(self))) if self.context else self.lengths
+
+    @property
     def tokens(self) -> int:
         return int(self.lengths.sum())
 
@@ -144,23 +150,31 @@ def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[
     return cut(one_stream(texts), length)
 
 
-def chunks_in_context(texts: Iterable[Sequence[int]], length: int, context: int = 0) -> TokenisedTexts:
-    """The chunks of the stream of all texts, each with the ``context`` tokens before it."""
-    stream = np.asarray(one_stream(texts), dtype=np.int32)
-    chunks = TokenisedTexts.flat_of(stream, [len(chunk) for chunk in cut(stream, length)])
-    chunks.context = context
-    return chunks
+def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -> list[int]:
+    """Of the sentences of a stream: each goes to one of the ``ends`` or to <eos>, or has the ``longest`` length.
+
+    An <eos> that comes after an end belongs to the sentence before it. So the tokens alone say where a sentence ends.
+    """
+    stream = np.asarray(stream)
+    is_end = np.isin(stream, [*ends, EOS])
+    is_end[:-1] &= stream[1:] != EOS
+    lengths, start = [], 0
+    for end in [*(np.flatnonzero(is_end) + 1).tolist(), len(stream)]:
+        whole, rest = divmod(end - start, longest)
+        lengths += [longest] * whole + [rest] * (rest > 0)
+        start = end
+    return lengths
 
 
 class TokenStream(TokenisedTexts):
     """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
 
-    Text number i is the chunk that begins at token i, and its ``context`` what stands before it.
+    Text number i is the chunk that begins at token i.
     """
 
-    def __init__(self, texts: Iterable[Sequence[int]], length: int, context: int = 0) -> None:
+    def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
         super().__init__(())
-        self.flat, self.chunk, self.context = np.asarray(one_stream(texts), dtype=np.int32), length, context
+        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
         self.starts = np.arange(len(self.flat))
         self.lengths = np.minimum(length, len(self.flat) - self.starts)
 
@@ -225,7 +239,7 @@ def training_epoch(
     fractions = ((rng.random() + GOLDEN * count) % 1.0) ** skew  # in this order
     seeds = rng.integers(np.iinfo(np.int64).max) // 2 + (order * canvases + count % canvases)
 
-    lengths = texts.lengths[members]
+    lengths = texts.sizes[members]
     average = max(1.0, lengths.sum() / max(1, len(lengths)))
     pool = max(1, round(POOL * tokens_per_batch / average))
     draws = []
@@ -242,10 +256,11 @@ def validation_epoch(texts: TokenisedTexts, tokens_per_batch: int) -> list[Draw]
     """Every text once, with a uniform t and an order that are the same at every evaluation of every run."""
     rng = np.random.default_rng(0)
     fractions, seeds = rng.random(len(texts)), rng.integers(np.iinfo(np.int64).max, size=len(texts))
-    by_length = np.argsort(texts.lengths, kind="stable")
+    sizes = texts.sizes
+    by_length = np.argsort(sizes, kind="stable")
     return [
         Draw(indices := by_length[batch], fractions[indices], seeds[indices])
-        for batch in split_by_budget(texts.lengths[by_length], tokens_per_batch)
+        for batch in split_by_budget(sizes[by_length], tokens_per_batch)
     ]
 
 

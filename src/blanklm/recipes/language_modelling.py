@@ -3,11 +3,11 @@
     blanklm reproduce language-modelling --out runs/lm [--corpus ptb] [--part blm] [--orders 100] ...
 
 A part is a system; each is trained on the stream of its corpus (every line ended by <eos>), in chunks that begin
-elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself, or (those "in
-context") each given some tokens before it: p of the stream is then the product of p(chunk | what stands before it).
-Perplexity is per token with <eos> counted. OUT/CORPUS/PART holds the run and the weights of the orders drawn so far,
-OUT/results/CORPUS-PART.json the row of the table. What is there already is not done again: an estimate that was cut off
-goes on with the next orders.
+elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself. A system "in
+context" goes from sentence to sentence, each after the tokens before it: p of the stream is then the product of
+p(sentence | context), since the tokens say where sentences end. Perplexity is per token with <eos> counted. OUT/CORPUS/
+PART holds the run and the weights of the orders drawn so far, OUT/results/CORPUS-PART.json the row of the table. What is
+there already is not done again: an estimate that was cut off goes on with the next orders.
 
 WikiText-103 is a corpus of this table whose text does not come with any repository: put it into BLANKLM_DATA.
 """
@@ -28,7 +28,7 @@ from torch import nn
 
 from blanklm import checkpoint, likelihood
 from blanklm.api import BlankLM
-from blanklm.batching import TokenisedTexts, TokenStream, chunks_in_context
+from blanklm.batching import TokenisedTexts, TokenStream, cut, one_stream, sentence_lengths
 from blanklm.checkpoint import replacing
 from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
@@ -46,8 +46,7 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
 CHUNK = 64  # tokens
-CONTEXT = 80  # tokens before each chunk of those systems that are given some
-CHUNK_IN_CONTEXT = 16  # the more often the context is read anew, the less is left to the order of a chunk
+CONTEXT = 80  # tokens before each sentence, for a system in context
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -64,8 +63,9 @@ TREND = (1, 3, 10, 30, 100, 300, 1000)
 class Corpus:
     name: str
     encoder: EncoderConfig
-    left_to_right: EncoderConfig  # of the yardstick, which learns texts by heart sooner: to it they never change
+    steady: EncoderConfig  # of systems to which texts never change: they learn them by heart sooner
     training: TrainingConfig
+    ends: tuple[str, ...] = ()  # the words that end a sentence, beside <eos>
 
     def lines(self, split: str) -> list[str]:
         return list(read_corpus(self.name, split))
@@ -86,15 +86,17 @@ TRAINING = TrainingConfig(
 )  # fmt: skip
 CORPORA = {
     "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.35)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING),
-    "wikitext2": Corpus("wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.3)), TRAINING),
-    "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192)),
+    "wikitext2": Corpus(
+        "wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.3)), TRAINING, ends=(".",)
+    ),
+    "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192), ends=(".",)),
 }
 AT_HAND = ["ptb", "wikitext2"]  # what is done where no corpus is named
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Some chunks of a stream."""
+    """Some chunks or sentences of a stream."""
 
     texts: list[list[int]]  # each after the tokens that it is given
     given: list[int]  # how many those are
@@ -132,8 +134,9 @@ class System:
     kind: type = BLM
     encoder: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's, here
     training: dict[str, Any] = field(default_factory=dict)  # and here
-    chunk: int = CHUNK
-    context: int = 0  # tokens before a chunk that it is given
+    chunk: int = CHUNK  # or the longest sentence
+    context: int = 0  # tokens before a sentence that it is given; 0: chunks by themselves
+    begins_with: str = ""  # the system whose weights it goes on with
     lean: float = 0.0  # of a BLM's orders, to the left
     moves: bool = True  # chunks begin elsewhere in every epoch
     frequencies: bool = True  # words begin as probable as they are frequent
@@ -141,33 +144,34 @@ class System:
     tried: bool = False  # only compared with others, on a part of the test set
 
     @property
-    def learns_from(self) -> tuple[int, int]:
-        """Chunk and context that it is trained on: to a left-to-right model all is context to what comes after it."""
-        whole = self.kind is LeftToRightStream
-        return (self.context + self.chunk, 0) if whole else (self.chunk, self.context)
+    def length(self) -> int:
+        """The longest text, with its context."""
+        return self.context + self.chunk
 
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
-        encoder = corpus.left_to_right if self.kind is LeftToRightStream else corpus.encoder
+        encoder = corpus.steady if self.context or self.kind is LeftToRightStream else corpus.encoder
         encoder = replace(encoder, **self.encoder)
         if self.kind is not BLM:
-            return self.kind(PredictorConfig(vocabulary, encoder, self.context + self.chunk))
-        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.context + self.chunk, lean=self.lean))
+            return self.kind(PredictorConfig(vocabulary, encoder, self.length))
+        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
 
 
 tried = partial(System, tried=True)
-AFTER = {"chunk": CHUNK_IN_CONTEXT, "context": CONTEXT}
 EVERYWHERE = {"tokens_per_batch": 32_768}  # what asks for a word at every place takes longer over each token
-FEW = {"steps": 2500}  # it learns from every place, and texts that never change by heart
+LEFT_TO_RIGHT = EVERYWHERE | {"steps": 2500}  # it learns from every place, and soon by heart
+GOES_ON = {"tokens_per_batch": 131_072, "learning_rate": 1.5e-3}
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
-    "lm": System("left-to-right Transformer", LeftToRightStream, training=EVERYWHERE | FEW),
+    "lm": System("left-to-right Transformer", LeftToRightStream, training=LEFT_TO_RIGHT),
     "insertion": System("InsT", InsertionTransformer, training=EVERYWHERE),
     "blm": System("BLM"),
-    "lm-context": System("left-to-right Transformer in context", LeftToRightStream, training=EVERYWHERE | FEW, **AFTER),
-    "blm-context": System("BLM in context", training={"tokens_per_batch": 20_480}, **AFTER),
+    "lm-context": System(
+        "left-to-right Transformer in context", LeftToRightStream, training=LEFT_TO_RIGHT, context=CONTEXT
+    ),
+    "blm-context": System("BLM in context", training=GOES_ON, context=CONTEXT, begins_with="blm"),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -213,12 +217,20 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        valid = chunks_in_context(lines["valid"], *self.system.learns_from)
-        texts = (TokenStream if self.system.moves else chunks_in_context)(lines["train"], *self.system.learns_from)
-        if self.system.frequencies:
+        if self.system.kind is LeftToRightStream:  # every word has its context, wherever a piece begins
+            texts = TokenStream(lines["train"], self.system.length)
+        elif self.system.moves and not self.system.context:
+            texts = TokenStream(lines["train"], self.system.chunk)
+        else:
+            texts = self.cut("train")
+        if self.system.begins_with:
+            before = replace(self, name=self.system.begins_with)
+            before.train(say)
+            model.load_state_dict(checkpoint.load(before.folder / "run").model.state_dict())
+        elif self.system.frequencies:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
-        run = Run(model, tokenizer, texts, valid, config, folder, about, self.workers, self.compiles)
+        run = Run(model, tokenizer, texts, self.cut("valid"), config, folder, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
         result = report("language modelling", model, config, progress, seconds)
         result |= {"tokens": texts.tokens, "steps": progress.step, "epochs": round(progress.tokens / texts.tokens, 1)}
@@ -231,23 +243,30 @@ class Part(Reproduced):
         begun = self.folder / "run" / "run.json"
         return json.loads(begun.read_text(encoding="utf-8"))["training"]["seconds"] if begun.exists() else self.seconds
 
+    def cut(self, split: str) -> TokenisedTexts:
+        """The stream in chunks, or in sentences with their context."""
+        tokenizer, lines = tokenised(self.corpus.name)
+        stream, longest = np.array(one_stream(lines[split])), self.system.chunk
+        if self.system.context:
+            ends = [tokenizer.encode(word)[0] for word in self.corpus.ends]
+            return TokenisedTexts.flat_of(stream, sentence_lengths(stream, ends, longest), self.system.context)
+        return TokenisedTexts.flat_of(stream, [len(chunk) for chunk in cut(stream, longest)])
+
     # --- Measuring --------------------------------------------------------------------------------------------------
 
     @cached_property
     def on(self) -> dict[str, Chunks]:
-        """The chunks of the validation and the test stream, some of the latter, and those of some stretches of it."""
-        lines = tokenised(self.corpus.name)[1]
-        valid, test = (
-            chunks_in_context(lines[split], self.system.chunk, self.system.context) for split in ("valid", "test")
-        )
-        of_stretch = STRETCH // self.system.chunk  # alike for all: chunks are of 256 tokens or half as many, and so on
-        stretches = _some(-(-test.tokens // STRETCH), STRETCHES)
-        sample = (stretches[:, None] * of_stretch + np.arange(of_stretch)).ravel()
+        """The validation and the test stream, and of the latter what begins in some chunks and in some stretches."""
+        valid, test = self.cut("valid"), self.cut("test")
+
+        def begin_in_some(length: int, count: int) -> np.ndarray:
+            return np.flatnonzero(np.isin(test.starts[:-1] // length, _some(-(-test.tokens // length), count)))
+
         return {
             "valid": Chunks.of(valid, np.arange(len(valid))),
             "test": Chunks.of(test, np.arange(len(test))),
-            "seeded": Chunks.of(test, _some(len(test), SEEDED)),
-            "sample": Chunks.of(test, sample[sample < len(test)]),
+            "seeded": Chunks.of(test, begin_in_some(CHUNK, SEEDED)),
+            "sample": Chunks.of(test, begin_in_some(STRETCH, STRETCHES)),
         }
 
     @property
