@@ -55,7 +55,11 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setitem(lm.CORPORA, name, replace(corpus, training=few, **encoders))
     for name, system in lm.SYSTEMS.items():
         encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
-        training = {key: value for key, value in system.training.items() if key not in ("tokens_per_batch", "steps")}
+        training = {
+            key: value
+            for key, value in system.training.items()
+            if key not in ("tokens_per_batch", "steps", "evaluate_every")
+        }
         sizes = {"chunk": 8, "context": 6 if system.context else 0}
         monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, **sizes))
     lm.tokenised.cache_clear()

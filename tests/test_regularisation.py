@@ -196,6 +196,9 @@ def test_texts_in_context_come_after_what_stands_before_them():
     assert batch.given.tolist() == [0, 2] and batch.lengths.tolist() == [3, 4]
     for draws in (training_epoch(texts, 10, 0, 0), validation_epoch(texts, 10)):
         assert all(draw.collate(texts).tokens.numel() <= 10 for draw in draws)  # what is read counts
+    many = TokenisedTexts.flat_of(np.full(2600, 5), [1, 25] * 100, context=20)
+    drawn = [many.lengths[draw.indices].mean() for draw in training_epoch(many, 900, 0, 0)]
+    assert len(drawn) == 10 and min(drawn) > 5 and max(drawn) < 21  # short and long ones together
     alone = TokenisedTexts.flat_of(flat, [3, 3, 2])
     assert alone.sizes.tolist() == alone.padded(np.arange(3))[1].tolist() == [3, 3, 2]
     assert Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(alone).given is None

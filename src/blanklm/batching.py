@@ -240,6 +240,8 @@ def training_epoch(
     seeds = rng.integers(np.iinfo(np.int64).max) // 2 + (order * canvases + count % canvases)
 
     lengths = texts.sizes[members]
+    if texts.context:  # mixed: a batch of short texts, few words after much context, would count as much as any other
+        lengths = np.full_like(lengths, lengths.max(initial=0))
     average = max(1.0, lengths.sum() / max(1, len(lengths)))
     pool = max(1, round(POOL * tokens_per_batch / average))
     draws = []

@@ -5,9 +5,10 @@
 A part is a system; each is trained on the stream of its corpus (every line ended by <eos>), in chunks that begin
 elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself. A system "in
 context" goes from sentence to sentence, each after the tokens before it: p of the stream is then the product of
-p(sentence | context), since the tokens say where sentences end. Perplexity is per token with <eos> counted. OUT/CORPUS/
-PART holds the run and the weights of the orders drawn so far, OUT/results/CORPUS-PART.json the row of the table. What is
-there already is not done again: an estimate that was cut off goes on with the next orders.
+p(sentence | context), since the tokens say where sentences end. Perplexity is per token with <eos> counted.
+
+OUT/CORPUS/PART holds the run and the weights of the orders drawn so far, OUT/results/CORPUS-PART.json the row of the
+table. What is there already is not done again: an estimate that was cut off goes on with the next orders.
 
 WikiText-103 is a corpus of this table whose text does not come with any repository: put it into BLANKLM_DATA.
 """
@@ -162,7 +163,7 @@ class System:
 tried = partial(System, tried=True)
 EVERYWHERE = {"tokens_per_batch": 32_768}  # what asks for a word at every place takes longer over each token
 LEFT_TO_RIGHT = EVERYWHERE | {"steps": 2500}  # it learns from every place, and soon by heart
-GOES_ON = {"tokens_per_batch": 131_072, "learning_rate": 1.5e-3}
+GOES_ON = {"tokens_per_batch": 184_320, "learning_rate": 1.5e-3, "evaluate_every": 500}
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
     "lm": System("left-to-right Transformer", LeftToRightStream, training=LEFT_TO_RIGHT),
