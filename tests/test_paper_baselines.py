@@ -181,7 +181,7 @@ def test_the_loss_is_that_of_the_target_token_by_token(target):
 
 
 @torch.inference_mode()
-def search_slowly(model, source, allowed, beam, longest, by_length):
+def search_slowly(model, source, allowed, beam, longest):
     """Beam search of one text, every beginning read anew at each step."""
     alive, answers, ended = [(0.0, [])], [], 0
     for step in range(1, longest + 1):
@@ -192,7 +192,7 @@ def search_slowly(model, source, allowed, beam, longest, by_length):
             found += [(total + float(x), [*words, w]) for w, x in enumerate(logits.log_softmax(-1) + allowed)]
         found = sorted((f for f in found if f[0] > -math.inf), key=lambda f: -f[0])[: 2 * beam]
         ending = found if step == longest else [f for f in found[:beam] if f[1][-1] == EOS]
-        answers += [(total / (step if by_length else 1), total, words) for total, words in ending]
+        answers += [(total / step, total, words) for total, words in ending]
         ended += len(ending)
         alive = [f for f in found if f[1][-1] != EOS][:beam]
         if ended >= beam:
@@ -214,31 +214,19 @@ def briefly_trained(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("by_length", [True, False])
-def test_beam_search_of_many_texts_is_that_of_each(target, beam, by_length):
+def test_beam_search_of_many_texts_is_that_of_each(target, beam):
     model = briefly_trained(target)
     canvases = [[i if i % 4 else BLANK for i in text] for text in random_texts(12)]
     allowed = torch.zeros(VOCABULARY)
     allowed[[PAD, UNK, BLANK] if target == "full" else [PAD, UNK]] = -math.inf
     with torch.inference_mode():
-        together = model._search(pad(canvases)[0], allowed, beam, longest=9, by_length=by_length)
+        together = model._search(pad(canvases)[0], allowed, beam, longest=9)
     lengths = set()
     for canvas, (answer, log_prob) in zip(canvases, together, strict=True):
-        slow, total = search_slowly(model, canvas, allowed, beam, 9, by_length)
+        slow, total = search_slowly(model, canvas, allowed, beam, longest=9)
         assert answer == slow and log_prob == pytest.approx(total, rel=1e-3)
         lengths.add(len(answer))
     assert len(lengths) > 1
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_answers_are_shorter_where_their_log_p_is_not_divided_by_their_length(target):
-    model = briefly_trained(target)
-    canvases = [Unfilled([i if i % 4 else BLANK for i in text], [False] * 9) for text in random_texts(12)]
-    by_length, in_all = (model.write(canvases, allow_all(model), by_length=divided) for divided in (True, False))
-    pairs = list(zip(by_length, in_all, strict=True))
-    assert all(b.log_prob >= a.log_prob - 1e-4 for a, b in pairs)  # of the same answers, the most probable in all
-    tokens = [len(w.whole) if target == "full" else sum(map(len, w.spans)) for pair in pairs for w in pair]
-    assert sum(tokens[1::2]) < sum(tokens[::2])
 
 
 @pytest.mark.parametrize("target", TARGETS)

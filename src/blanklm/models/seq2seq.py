@@ -126,13 +126,8 @@ class Seq2Seq(nn.Module):
     forward = loss
 
     @torch.inference_mode()
-    def write(
-        self, canvases: Sequence[Unfilled], bans: Tensor, beam: int = BEAM, by_length: bool = True
-    ) -> list[Written]:
-        """What beam search finds most probable, fitting or not. ``bans`` are those of a word model: a row for all.
-
-        Of answers of different lengths, that with the highest log p a token, as usual, or (not ``by_length``) in all.
-        """
+    def write(self, canvases: Sequence[Unfilled], bans: Tensor, beam: int = BEAM) -> list[Written]:
+        """What beam search finds most probable, fitting or not. ``bans`` are those of a word model: a row for all."""
         source = pad([canvas.ids for canvas in canvases])[0].to(self.device)  # [B, S]
         full = self.config.target == "full"
         allowed = bans[0].clone()  # [V]
@@ -140,13 +135,11 @@ class Seq2Seq(nn.Module):
         longest = min(2 * source.shape[1] + 8, self.config.max_length + source.shape[1])
         return [
             Written([], log_prob, answer) if full else Written(_split(answer), log_prob)
-            for answer, log_prob in self._search(source, allowed, beam, longest, by_length)
+            for answer, log_prob in self._search(source, allowed, beam, longest)
         ]
 
-    def _search(
-        self, source: Tensor, allowed: Tensor, beam: int, longest: int, by_length: bool
-    ) -> list[tuple[list[int], float]]:
-        """The best answer found to each source [B, S], and its log p.
+    def _search(self, source: Tensor, allowed: Tensor, beam: int, longest: int) -> list[tuple[list[int], float]]:
+        """The answer to each source [B, S] with the highest log p / length found, and its log p.
 
         A text is done when ``beam`` answers have ended; ``allowed`` [V] is -inf for what is not written. The library's
         own search goes through the texts one by one in some of its versions.
@@ -159,7 +152,7 @@ class Seq2Seq(nn.Module):
         score[:, 0] = 0.0
         begun = torch.full((len(source), beam, 1), EOS, device=source.device)  # [R, N, step + 1]
         answers: list[tuple[list[int], float]] = [([], -torch.inf)] * len(source)
-        best = score.new_full((len(source),), -torch.inf)  # [B] log p of the answers, or log p / length
+        best = score.new_full((len(source),), -torch.inf)  # [B] log p / length of the answers
         ended = torch.zeros(len(source), dtype=torch.long, device=source.device)  # [R]
         past = None
         for step in range(1, longest + 1):
@@ -178,7 +171,7 @@ class Seq2Seq(nn.Module):
             ends = (word == EOS) & (torch.arange(2 * beam, device=word.device) < beam) & top.isfinite()  # [R, 2 N]
             if step == longest:
                 ends = top.isfinite()  # whatever stands there
-            value, which = torch.where(ends, top / step if by_length else top, -torch.inf).max(1)  # [R] each
+            value, which = torch.where(ends, top / step, -torch.inf).max(1)  # [R] each
             better = (value > best[texts]).nonzero().squeeze(1)  # [A] of R
             last = which[better]  # [A] the word that each of these answers ends with
             said = begun[better, parent[better, last], 1:].tolist()

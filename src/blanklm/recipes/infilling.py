@@ -249,7 +249,6 @@ def _pretrained(backbone: str | None, corpus: Corpus) -> Pretrained:
 GREEDY = ({"beam": 1},)
 BEAMS = (*GREEDY, {"beam": 5}, {"beam": 10})
 AT_ONCE = ({"order": "parallel"},)
-LENGTHS = ({"by_length": True}, {"by_length": False})  # by which a search for answers divides, or does not
 FULLER = {"skew": 0.4}  # canvases of which more is shown: eight of ten hide 4 to 60 %, as the others' masks do
 FINE_TUNED = {"learning_rate": 3e-4, "tokens_per_batch": 8192}  # what has been learnt before is not to be shaken off
 MUON = {"optimizer": "muon", "learning_rate": 3e-3}  # from nothing: more is learnt in as many steps
@@ -264,7 +263,7 @@ SYSTEMS = {
     "bert-lm": System("BERT+LM", _bert_lm, training=FINE_TUNED),
     "seq2seq-full": System("Seq2seq-full", partial(_seq2seq, "full"), training=LIBRARY, writes=_words_and_ends),
     # Its marks and ends begin as improbable as if they were never written: it leaves frequencies behind sooner.
-    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), choices=LENGTHS, training=LIBRARY, writes=_words),
+    "seq2seq-fill": System("Seq2seq-fill", partial(_seq2seq, "fill"), training=LIBRARY, writes=_words),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER | MUON, writes=_words),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
