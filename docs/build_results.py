@@ -1002,7 +1002,7 @@ def language_models(corpus: str, tried: bool = False) -> dict[str, dict]:
     """The rows there are, in the order of the recipe; tries or what they were made for."""
     paths = (ROOT / "results" / "language-modelling").glob(f"{corpus}-*.json")
     rows = {row["system"]: row for row in (json.loads(path.read_text(encoding="utf-8")) for path in paths)}
-    order = ["lm", "insertion", "blm", "blm-curriculum", "blm-lean"]
+    order = ["lm", "insertion", "blm", "lm-context", "blm-context", "blm-curriculum", "blm-lean"]
     names = sorted(rows, key=lambda name: (order.index(name) if name in order else len(order), name))
     return {name: rows[name] for name in names if name.startswith("try") == tried}
 
@@ -1059,7 +1059,7 @@ def lm_orders() -> str:
 def lm_tries() -> str:
     rows = []
     for corpus, title in STREAMS.items():
-        blms = [row for name, row in language_models(corpus).items() if name.startswith("blm")]
+        blms = [row for row in language_models(corpus).values() if "infilling" in row]
         for row in [*blms, *language_models(corpus, tried=True).values()]:
             found, training = row["estimates"].get("sample", {}).get("perplexity", {}), row["training"]
             bleu = row["infilling"]["0.3"]["bleu"]

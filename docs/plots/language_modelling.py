@@ -23,6 +23,8 @@ SYSTEMS = {
     "blm-lean": "#e0b13f",
     "insertion": "#1f6fb4",
     "lm": "#777777",
+    "blm-context": "#d98b5f",
+    "lm-context": "#b5b5b5",
 }
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SETS = {"test": ("whole test set", "-"), "seeded": ("ten chunks", "--")}
