@@ -107,6 +107,20 @@ def test_the_table_says_what_one_estimate_of_all_orders_would(parts):
     assert part.estimate("test").perplexity == pytest.approx(whole.perplexity, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["lm", "insertion", "blm-context"])
+def test_every_system_is_as_sure_of_its_words_as_suits_validation_texts(parts, monkeypatch, name):
+    monkeypatch.setattr(lm, "TEMPERATURES", (1.0, 5.0, 0.1))
+    (part,) = parts("ptb", [name])
+    part.train(quiet)
+    plain = lm.checkpoint.load(part.folder / "run").model
+    for best in (part.temperature, 5.0):  # what is found, then what is put there
+        torch.testing.assert_close(part.load().word_bias * best, plain.word_bias)
+        tried = json.loads((part.folder / "temperature.json").read_text())
+        assert list(tried) == ["1.0", "5.0", "0.1"] and part.temperature == best == float(min(tried, key=tried.get))
+        (part.folder / "temperature.json").write_text(json.dumps(tried | {"5.0": 1.0}))
+    assert max(tried.values()) > 1.05 * min(tried["1.0"], tried["0.1"])
+
+
 def test_an_estimate_that_was_cut_off_goes_on_with_the_next_orders(parts, monkeypatch):
     (part,) = parts("ptb", ["insertion"])
     part.train(quiet)
@@ -243,6 +257,9 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
     parts("ptb", ["lm"])
     monkeypatch.setitem(lm.SYSTEMS, "try-skew", replace(lm.SYSTEMS["try-skew"], training={"skew": -1.0}))
     names = ["ptb:lm", "ptb:try-lean-more", "ptb:try-skew"]
+    with pytest.raises(SystemExit):
+        at_once.main([str(tmp_path / "out"), "--training", "0.95"])
+    assert "at most 0.9" in capsys.readouterr().err
     failed = at_once.main([str(tmp_path / "out"), "--seconds", "90", "--orders", "10", "--parts", *names])
     said = capsys.readouterr().out
     assert failed == ["train_and_measure-all-ptb:try-skew"] and "not done: train_and_measure-all-ptb:try-skew" in said

@@ -25,6 +25,7 @@ from blanklm.batching import (
     validation_epoch,
 )
 from blanklm.conceal import Packing, leaning_ranks, leaning_weights
+from blanklm.decoding.search import score
 from blanklm.errors import BlankLMError, TrainingError
 from blanklm.likelihood import exact, monte_carlo
 from blanklm.models.blm import BLM, BLMConfig
@@ -210,6 +211,38 @@ def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
     chunks = TokenisedTexts.flat_of(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
     with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
+
+
+def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else(blm):
+    canvas, temperature = [BLANK, 5, BLANK, 6], 1.7
+    before = score(blm, [canvas])
+    sides = [(torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2))]
+    before_sides = before.log_p_sides(*sides[0])
+    blm.soften(temperature)
+    after = score(blm, [canvas])
+    torch.testing.assert_close(after.log_p_word, (before.log_p_word / temperature).log_softmax(1))
+    torch.testing.assert_close(after.log_p_blank, before.log_p_blank)
+    torch.testing.assert_close(after.log_p_sides(*sides[0]), before_sides)
+    for wrong in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(BlankLMError, match="a temperature is a number above 0"):
+            blm.soften(wrong)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [InsertionTransformer, LeftToRight])
+def test_softened_baselines(kind):
+    model, temperature = make(kind, 12), 0.6
+    z = torch.randn(5, 16)
+
+    def read(model):
+        vectors = model.slot_vectors(z, torch.arange(4)) if kind is InsertionTransformer else model.encoder.norm(z)
+        return model.word_logits(vectors), model.slot_logits(vectors) if kind is InsertionTransformer else None
+
+    words, slots = read(model)
+    model.soften(temperature)
+    softer, slots_after = read(model)
+    torch.testing.assert_close(softer, words / temperature)
+    torch.testing.assert_close(slots_after, slots)
 
 
 def test_a_curriculum_ends_half_way():

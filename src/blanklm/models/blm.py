@@ -29,7 +29,7 @@ from blanklm.conceal import (
 )
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.encoder import EncoderConfig, drop_words, initialise
+from blanklm.models.encoder import Encoder, EncoderConfig, divide, drop_words, initialise
 from blanklm.special import BLANK, PAD
 from blanklm.tokenizer import Tokenizer
 
@@ -109,6 +109,16 @@ class BLM(nn.Module):
         """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
+
+    def soften(self, temperature: float) -> None:
+        """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them.
+
+        Words, blanks and sides are read off z. So z is divided, and what reads blanks and sides makes up for it.
+        """
+        if not isinstance(self.encoder, Encoder):
+            raise BlankLMError("only a model with layers of its own can be softened, not one on a pretrained backbone")
+        divide(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
+        divide(1 / temperature, self.choose.weight, self.sides_from_blank.weight)
 
     # --- Training and likelihood: given actions -------------------------------------------------------------------
 

@@ -93,6 +93,15 @@ class Encoder(nn.Module):
         return self.output_dropout(self.norm(z))
 
 
+@torch.no_grad()
+def divide(temperature: float, *parts: Tensor) -> None:
+    """Divide ``parts`` of a model by a ``temperature``, in place."""
+    if not 0 < temperature < float("inf"):
+        raise BlankLMError(f"a temperature is a number above 0, not {temperature}")
+    for part in parts:
+        part /= temperature
+
+
 class EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig, causal: bool, skipped: float = 0.0) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from blanklm.batching import Batch, pad
 from blanklm.conceal import Packing, bound, log_softmax_of_each, show_first
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import initialise
+from blanklm.models.encoder import divide, initialise
 from blanklm.models.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
@@ -96,6 +96,11 @@ class InsertionTransformer(EveryOrder, Predictor):
         logits = self.word_logits(vectors)
         stop = logits[:, STOP].masked_fill(of_empty_canvas, -torch.inf)
         return torch.cat((logits[:, :STOP], stop[:, None], logits[:, STOP + 1 :]), 1)
+
+    def soften(self, temperature: float) -> None:
+        """Divide the logits of words and STOP by a ``temperature``; slots are chosen as before."""
+        divide(temperature, self.join.weight, self.join.bias, self.word_bias)
+        divide(1 / temperature, self.choose.weight)
 
     # --- Training and likelihood: given actions -----------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from blanklm.batching import Batch, pad, split_by_budget
+from blanklm.models.encoder import divide
 from blanklm.models.predictor import Asked, Predictor, PredictorConfig, continuation
 from blanklm.special import EOS
 
@@ -32,6 +33,10 @@ class LeftToRight(Predictor):
 
     def prepare(self, batch: Batch) -> Asked:
         return self.asked(batch.tokens, batch.lengths, batch.given, batch.for_gpu)
+
+    def soften(self, temperature: float) -> None:
+        """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them."""
+        divide(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
 
     @torch.inference_mode()
     def log_prob(

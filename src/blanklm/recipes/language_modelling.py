@@ -55,6 +55,8 @@ HIDDEN = (0.1, 0.3, 0.5)  # shares of words, where what orders do to infilling i
 TRIED_WITH = 30  # orders
 WRITTEN = 32  # texts that a model writes, for the two-sided view
 TREND = (1, 3, 10, 30, 100, 300, 1000)
+TEMPERATURES = (0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
+FITTED = 4  # one of so many validation pieces says which is best
 
 
 # --- The corpora ------------------------------------------------------------------------------------------------------
@@ -264,6 +266,7 @@ class Part(Reproduced):
             return np.flatnonzero(np.isin(test.starts[:-1] // length, _some(-(-test.tokens // length), count)))
 
         return {
+            "fit": Chunks.of(valid, np.arange(0, len(valid), FITTED)),
             "valid": Chunks.of(valid, np.arange(len(valid))),
             "test": Chunks.of(test, np.arange(len(test))),
             "seeded": Chunks.of(test, begin_in_some(CHUNK, SEEDED)),
@@ -286,10 +289,25 @@ class Part(Reproduced):
             return None
         return Estimate(np.concatenate(parts, 1), self.on[name].tokens)
 
-    def load(self) -> nn.Module:
-        """The best model; in half precision on a GPU."""
+    def load(self, temperature: float | None = None, exact: bool = False) -> nn.Module:
+        """The best model, as sure of its words as suits validation texts; in half precision on a GPU or ``exact``."""
         model = checkpoint.load(self.folder / "run").model.eval()
-        return model.to("cuda", torch.bfloat16) if torch.cuda.is_available() else model
+        model.soften(self.temperature if temperature is None else temperature)
+        return model.to("cuda", torch.float32 if exact else torch.bfloat16) if torch.cuda.is_available() else model
+
+    @property
+    def temperature(self) -> float:
+        """That at which the validation stream, or every so many pieces of it, is most probable."""
+
+        def perplexity(temperature: float) -> float:
+            model, some = self.load(temperature), self.on["fit"]
+            if isinstance(model, LeftToRightStream):
+                return some.perplexity(model.log_prob(some.texts, given=some.given))
+            budget = _budget(model) // 8
+            return some.perplexity(likelihood.bound(model, some.texts, 4, tokens_per_batch=budget, given=some.given))
+
+        tried = self._once("temperature", lambda: {str(t): perplexity(t) for t in TEMPERATURES})
+        return float(min(tried, key=tried.__getitem__))
 
     def measure(self, say: Callable[[str], None] = print, until: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         """Everything that is not measured yet, or as much as can be ``until`` it is time; the row after each step."""
@@ -338,6 +356,7 @@ class Part(Reproduced):
         return {
             name: chunks.perplexity(model.log_prob(chunks.texts, given=chunks.given))
             for name, chunks in self.on.items()
+            if name != "fit"
         }
 
     def _bounds(self, model: nn.Module) -> dict[str, float]:
@@ -373,9 +392,8 @@ class Part(Reproduced):
 
     def _precisions(self, model: nn.Module) -> dict[str, float]:
         """The perplexity of the seeded chunks under the same orders, as everything is measured here and in float32."""
-        exact, found = checkpoint.load(self.folder / "run").model.eval().to(model.device), {}
-        chunks, budget = self.on["seeded"], _budget(model) // 8
-        for one in (model, exact):
+        chunks, budget, found = self.on["seeded"], _budget(model) // 8, {}
+        for one in (model, self.load(exact=True)):
             drawn = likelihood.monte_carlo(one, chunks.texts, SLICE, tokens_per_batch=budget, given=chunks.given)
             found[str(one.embedding.weight.dtype).removeprefix("torch.")] = drawn.perplexity
         return found
@@ -389,6 +407,7 @@ class Part(Reproduced):
             "label": self.system.label,
             "chunk": self.system.chunk,
             "context": self.system.context,
+            "temperature": self.temperature,
             "test": {"tokens": int(self.on["test"].tokens.sum()), "chunks": len(self.on["test"].texts)},
             **found,
             "estimates": {name: _described(estimate) for name, estimate in estimates.items() if estimate},

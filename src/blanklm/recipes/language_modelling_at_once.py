@@ -20,7 +20,8 @@ from blanklm.recipes import language_modelling
 from blanklm.recipes.language_modelling import Part
 from blanklm.recipes.reproduction import Clock, Together
 
-MEASURING = 0.95  # when measuring ends, in parts of the time there is
+LATEST = 0.9  # when training may end at the latest, in parts of the time there is: its end has to be written down
+MEASURING = 0.95  # when measuring ends
 
 
 @dataclass(kw_only=True)
@@ -61,6 +62,8 @@ def main(arguments: list[str]) -> list[str]:
     parser.add_argument("--orders", type=int, default=100)
     parser.add_argument("--parts", nargs="+", default=["ptb:blm+", "ptb:lm", "ptb:insertion", "wikitext2:blm+"])
     chosen = parser.parse_args(arguments)
+    if not 0 < chosen.training <= LATEST:
+        parser.error(f"--training is a share of the seconds, at most {LATEST}: what is cut off is trained again")
     clock = Clock(chosen.seconds)
     together = Measured(out=chosen.out, corpus="all", clock=clock, orders=chosen.orders, training=chosen.training)
     failed = together.run(chosen.parts, lambda line: print(line, flush=True))
