@@ -121,6 +121,22 @@ def test_the_benchmark_of_leaning_orders_measures_both_sides(tmp_path):
     assert all(row["perplexity"] > 1 and list(row["infilling"]) == ["0.1", "0.3", "0.5"] for row in rows.values())
 
 
+def test_the_benchmark_of_levers_makes_the_tries_of_the_recipe_small(tmp_path):
+    (tmp_path / "ptb").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 60)
+    out = tmp_path / "levers.json"
+    command = [sys.executable, "benchmarks/levers.py", "--steps", "12", "--share", "2", "--out", str(out), "--only"]
+    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
+    subprocess.run([*command, "blm"], **settings)
+    first = json.loads(out.read_text())["rows"]["blm"]
+    subprocess.run([*command, "blm", "try-canvases"], **settings)
+    report = json.loads(out.read_text())
+    assert list(report["rows"]) == ["blm", "try-canvases"] and report["rows"]["blm"] == first
+    assert report["tokens"] == 30 * 9 and first["label"] == "BLM" and len(first["valid_bound"]) == 12
+    assert first["valid_bound"][-1] < first["valid_bound"][0]
+
+
 def test_the_benchmark_of_the_plateau_tells_starts_apart(tmp_path):
     """A model that begins at the frequencies of words is ahead of one that begins at random; rows are kept."""
     words = "the the the the said said market fell"
