@@ -14,7 +14,7 @@ from blanklm.recipes.infilling import RATIOS, parts_of
 from blanklm.recipes.report import write_json
 from blanklm.tasks.infilling import where_lengths_are_right
 
-SYSTEMS = ["mlm", "blm-parallel"]  # in the order of the recipe; both fill each blank as soon as they can
+SYSTEMS = ["mlm", "blm-parallel"]  # in the order of the recipe; the BLM in the way that is best where much is hidden
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def make_small(steps: int, share: int) -> None:
         whole.training, steps=steps, tokens_per_batch=4096, warmup=steps // 12, evaluate_every=max(1, steps // 12),
         save_every=10**6, ema=0.995,
     )  # fmt: skip
-    encoders = [replace(encoder, **SIZE) for encoder in (whole.encoder, whole.steady)]
+    encoders = [replace(encoder, **SIZE) for encoder in (whole.encoder, whole.guarded)]
     recipe.CORPORA["ptb"] = Beginning("ptb", *encoders, training, share=share)
     recipe.tokenised.cache_clear()
 
@@ -52,13 +52,14 @@ def make_small(steps: int, share: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--share", type=int, default=24, help="one of so many lines is learnt")
+    parser.add_argument("--share", type=int, default=24, help="the first of so many parts of the lines is learnt")
     parser.add_argument("--only", nargs="+", choices=TRIES, metavar="NAME")
     parser.add_argument("--out", type=Path, help="rows that are there already are not done again")
     options = parser.parse_args()
     torch.set_num_threads(1)
     make_small(options.steps, options.share)
-    report = {"benchmark": "levers", "steps": options.steps, "size": SIZE, "hardware": core.hardware("cpu")}
+    report = {"benchmark": "levers", "steps": options.steps, "share": options.share, "size": SIZE}
+    report["hardware"] = core.hardware("cpu")
     report["rows"] = core.rows_before(options.out)
     for name in options.only or TRIES:
         if name in report["rows"]:

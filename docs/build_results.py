@@ -1032,7 +1032,8 @@ def lm_orders() -> str:
     rows = []
     for corpus, title in STREAMS.items():
         for row in language_models(corpus).values():
-            for name, say in (("test", "all"), ("seeded", "ten chunks")):
+            some = "what begins in ten chunks" if row.get("context") else "ten chunks"
+            for name, say in (("test", "all"), ("seeded", some)):
                 if name not in row.get("estimates", {}):
                     continue
                 estimate = row["estimates"][name]
@@ -1048,7 +1049,7 @@ def lm_orders() -> str:
                     ]
                 )
             if "exact" in row:
-                for name, say in (("test", "all"), ("seeded", "ten chunks")):
+                for name, say in (("test", "all"), ("seeded", some)):
                     rows.append(
                         [f"{title}, {row['label']}, {say}", f"{row['exact'][name]:.2f}", *([""] * len(trend)), "exact"]
                     )
@@ -1123,17 +1124,31 @@ def lm_setting() -> str:
         if "blm" not in rows:
             continue
         row, training = rows["blm"], rows["blm"]["training"]
-        encoder, others = (
-            training["model"]["encoder"],
-            ", ".join(f"{r['label']} {r['training']['epochs']:.0f}" for name, r in rows.items() if name != "blm"),
-        )
+        encoder = training["model"]["encoder"]
         lines.append(
             f"- {title}: {training['parameters']:,} parameters ({encoder['layers']} layers, width {encoder['width']}, vocabulary "
-            f"{training['model']['vocabulary']:,}); {training['tokens']:,} training tokens;\n"
-            f"  test: {row['test']['tokens']:,} tokens in chunks of {row['chunk']}. Epochs: BLM {training['epochs']:.0f} in {training['seconds']:.0f} s on a shared "
-            f"{training['hardware']}" + (f", {others}" if others else "") + ".\n"
+            f"{training['model']['vocabulary']:,}); {training['tokens']:,} training tokens; test: {row['test']['tokens']:,} tokens in chunks of {row['chunk']}.\n"
         )
     return "".join(lines) or "No run of ours is recorded yet: the rows below are the paper's.\n"
+
+
+def lm_training() -> str:
+    """How long each system learnt, several side by side on one GPU."""
+    rows = []
+    for corpus, title in STREAMS.items():
+        found = language_models(corpus)
+        for row in found.values():
+            training = row["training"]
+            before = training.get("begins_with")
+            cells = (training["steps"], training["best_step"], training["epochs"], training["seconds"])
+            rows.append(
+                [
+                    f"{title}, {row['label']}" + (f" (goes on with {found[before]['label']})" if before else ""),
+                    *(f"{cell:,.0f}" for cell in cells),
+                    f"{row.get('temperature', 1.0):g}",
+                ]
+            )
+    return table(["system", "steps", "best at step", "epochs", "seconds", "temperature"], rows)
 
 
 def lm_precision() -> str:
@@ -1237,6 +1252,7 @@ PASSAGES = {
         lm_setting,
         lm_two_sided,
         lm_precision,
+        lm_training,
     )
 }
 

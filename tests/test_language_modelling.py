@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from blanklm import likelihood
-from blanklm.batching import one_stream, stream_chunks
+from blanklm.batching import TokenStream, one_stream, stream_chunks
 from blanklm.conceal import Packing
 from blanklm.errors import BlankLMError
 from blanklm.models.beginning import begin_at_frequencies
@@ -26,7 +26,7 @@ LINES = [
     " the company said it expects to sell N million shares ",
     " mr. <unk> said the group will buy the unit ",
     "",
-    " traders said the market fell on the news ",
+    " traders said the market fell . on the news ",
 ]
 
 
@@ -51,7 +51,7 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setattr(lm, name, value)
     for name, corpus in lm.CORPORA.items():
         few = replace(corpus.training, steps=4, tokens_per_batch=256, warmup=1, evaluate_every=2, log_every=1)
-        encoders = {key: replace(getattr(corpus, key), **TINY) for key in ("encoder", "steady")}
+        encoders = {key: replace(getattr(corpus, key), **TINY) for key in ("encoder", "guarded")}
         monkeypatch.setitem(lm.CORPORA, name, replace(corpus, training=few, **encoders))
     for name, system in lm.SYSTEMS.items():
         encoder = {key: value for key, value in system.encoder.items() if key not in TINY}
@@ -60,7 +60,7 @@ def parts(tmp_path, monkeypatch):
             for key, value in system.training.items()
             if key not in ("tokens_per_batch", "steps", "evaluate_every")
         }
-        sizes = {"chunk": 8, "context": 6 if system.context else 0}
+        sizes = {"chunk": 8, "context": 6 if system.context else 0, "batch": 1.0}
         monkeypatch.setitem(lm.SYSTEMS, name, replace(system, encoder=encoder, training=training, **sizes))
     lm.tokenised.cache_clear()
     yield lambda corpus, names, orders=20: lm.parts_of(corpus, names, out=tmp_path / "out", orders=orders)
@@ -77,7 +77,7 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
-        chunks = 12 * 2 if row["context"] else -(-words // 8)  # each line of more than 8 words is cut in two
+        chunks = 24 if name == "blm-context" else -(-words // 8)  # 12 lines of more than 8 words are cut in two
         assert row["test"] == {"tokens": words, "chunks": chunks} and row["chunk"] == 8
         assert row["training"]["steps"] == 4
         if name.startswith("lm"):
@@ -86,7 +86,7 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
         estimates = row["estimates"]
         assert [estimates[s]["orders"] for s in ("test", "seeded", "sample")] == [20, 40, 20]
         assert estimates["test"]["tokens"] == words
-        assert estimates["seeded"]["tokens"] == 16 or row["context"]  # sentences are as long as they are
+        assert estimates["seeded"]["tokens"] == 16 or name == "blm-context"  # sentences are as long as they are
         found = estimates["test"]["perplexity"]
         assert list(found) == ["1", "3", "10"] and found["1"] > found["10"]
         assert estimates["test"]["interval"][0] < found["10"]
@@ -112,13 +112,53 @@ def test_every_system_is_as_sure_of_its_words_as_suits_validation_texts(parts, m
     monkeypatch.setattr(lm, "TEMPERATURES", (1.0, 5.0, 0.1))
     (part,) = parts("ptb", [name])
     part.train(quiet)
-    plain = lm.checkpoint.load(part.folder / "run").model
-    for best in (part.temperature, 5.0):  # what is found, then what is put there
+    plain, path = lm.checkpoint.load(part.folder / "run").model, part.folder / "training.json"
+    trained = json.loads(path.read_text())
+    tried = trained["temperatures"]
+    assert list(tried) == ["1.0", "5.0", "0.1"] and max(tried.values()) > 1.05 * min(tried.values())
+    softened = part.load(temperature=5.0)
+    fit = part.on["fit"]
+    assert fit.texts == part.on["valid"].texts[:: lm.FITTED]
+    assert tried["5.0"] == pytest.approx(lm._perplexity(softened, fit, draws=4), rel=1e-6)
+    for put in (tried, tried | {"5.0": 0.0}, None):  # as found, another one, and from before there were any
+        path.write_text(json.dumps({**trained, "temperatures": put} if put else {"steps": 1}))
+        best = float(min(put, key=put.get)) if put else 1.0
+        assert part.temperature == best
         torch.testing.assert_close(part.load().word_bias * best, plain.word_bias)
-        tried = json.loads((part.folder / "temperature.json").read_text())
-        assert list(tried) == ["1.0", "5.0", "0.1"] and part.temperature == best == float(min(tried, key=tried.get))
-        (part.folder / "temperature.json").write_text(json.dumps(tried | {"5.0": 1.0}))
-    assert max(tried.values()) > 1.05 * min(tried["1.0"], tried["0.1"])
+    path.write_text(json.dumps(trained | {"temperatures": {"5.0": 0.0}}))
+    row = part.measure(quiet)
+    assert row["temperature"] == 5.0
+    assert (row.get("bounds") or row["exact"])["valid"] == pytest.approx(lm._perplexity(softened, part.on["valid"]))
+
+
+def test_everything_in_context_is_measured_in_context(parts):
+    (part,) = parts("wikitext2", ["blm-context"])
+    (row,) = lm.main([part], quiet)
+    model, test, seeded = part.load(), part.on["test"], part.on["seeded"]
+    bound = likelihood.bound(model, test.texts, 32, given=test.given)
+    assert row["bounds"]["test"] == pytest.approx(test.perplexity(bound), rel=1e-5)
+    drawn = likelihood.monte_carlo(model, seeded.texts, lm.SLICE, given=seeded.given)
+    assert row["precision"]["float32"] == pytest.approx(drawn.perplexity, rel=1e-5)
+    own = [text[given:] for text, given in zip(test.texts, test.given, strict=True)]
+    stop = lm.tokenised("wikitext2")[0].encode(".")[0]
+    assert sum(text[-1] == stop for text in own) >= 4  # a full stop ends a sentence there
+    assert row["training"]["begins_with"] == "blm" and row["training"]["model"]["max_length"] == 14
+    assert row["training"]["model"]["encoder"]["dropout"] == part.corpus.guarded.dropout != part.corpus.encoder.dropout
+
+
+def test_a_left_to_right_model_learns_to_read_a_context_from_longer_chunks(parts):
+    (part,) = parts("ptb", ["lm-context"])
+    lengths = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lm, "TokenStream", lambda lines, length: lengths.append(length) or TokenStream(lines, length))
+        part.train(quiet)
+    assert lengths == [14] and set(part.on["test"].tokens[:-1]) == {8}
+
+
+def test_a_clock_does_not_pay_for_the_system_before(parts):
+    (part,) = parts("ptb", ["blm-context"])
+    with pytest.raises(BlankLMError, match="blm-context goes on with blm, which is not trained yet"):
+        replace(part, seconds=5.0).train(quiet)
 
 
 def test_an_estimate_that_was_cut_off_goes_on_with_the_next_orders(parts, monkeypatch):
@@ -188,14 +228,28 @@ def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     assert after.on["sample"].texts == [test.texts[i] for i in sorted(sampled)]  # what begins in the same stretches
 
 
-def test_in_context_the_sentences_make_up_the_stream(parts):
-    """The exact perplexity of a left-to-right model, sentence by sentence, is that of its predictions one by one."""
+def test_in_context_all_streams_of_a_length_have_all_the_probability(parts, monkeypatch):
+    """Of a left-to-right model, whose chunks begin where they begin whatever the tokens are."""
+    (part,) = parts("ptb", ["lm-context"])
+    model, total = make(LeftToRightStream, 6), 0.0
+    monkeypatch.setitem(lm.SYSTEMS, "lm-context", replace(lm.SYSTEMS["lm-context"], chunk=2, context=1))
+    for stream in itertools.product((EOS, 4, 5), repeat=4):
+        monkeypatch.setattr(lm, "one_stream", lambda lines, stream=stream: stream)
+        pieces = lm.Chunks.of(part.pieces("test"), np.arange(2))
+        with torch.no_grad():
+            model.not_words[[2]] = -torch.inf  # three words and no others
+        total += math.exp(sum(model.log_prob(pieces.texts, given=pieces.given)))
+    assert total == pytest.approx(1.0, abs=1e-4)
+
+
+def test_in_context_the_chunks_make_up_the_stream(parts):
+    """The exact perplexity of a left-to-right model, chunk by chunk, is that of its predictions one by one."""
     (part,) = parts("ptb", ["lm-context"])
     (row,) = lm.main([part], quiet)
     model, stream = part.load(), one_stream(lm.tokenised("ptb")[1]["test"])
-    log_p, starts = 0.0, part.cut("test").starts
+    log_p = 0.0
     for i in range(len(stream)):
-        begin = max(0, max(start for start in starts if start <= i) - 6)  # of the context of the sentence
+        begin = max(0, i - i % 8 - 6)  # of the context of the chunk
         before, after = (model.log_prob([stream[begin:end]])[0] if end > begin else 0.0 for end in (i, i + 1))
         log_p += after - before
     assert row["exact"]["test"] == pytest.approx(math.exp(-log_p / len(stream)), rel=1e-4)

@@ -89,6 +89,14 @@ def test_the_rest_of_a_text_after_its_first_tokens(blm):
     batch = Batch(*pad([text] * 4000), fractions, torch.arange(4000), given=torch.full((4000,), given))
     losses = blm.loss(blm.prepare(batch)).detach().numpy()  # and training's, in expectation
     assert abs(losses.mean() + math.log(6) + np.mean(joints)) < 4 * losses.std() / math.sqrt(4000)
+    for wrong in ([6], [-1], [2, 2]):
+        with pytest.raises(BlankLMError, match="from 0 to all"):
+            monte_carlo(blm, [text], 3, given=wrong)
+    for wrong in (6, -1):
+        with pytest.raises(BlankLMError, match="from 0 to all 5 tokens"):
+            exact(blm, text, given=wrong)
+    with pytest.raises(BlankLMError, match="no tokens can be given"):
+        monte_carlo(blm, [text], 3, own=[[0, 1, 2, 3, 4]], given=[1])
     with pytest.raises(BlankLMError, match="all orders are alike"):
         monte_carlo(make_blm(vocabulary=12, lean=0.5), [text], 3, given=[2])
     with pytest.raises(BlankLMError, match="all alike"):

@@ -200,6 +200,9 @@ def test_texts_in_context_come_after_what_stands_before_them():
     many = TokenisedTexts.flat_of(np.full(2600, 5), [1, 25] * 100, context=20)
     drawn = [many.lengths[draw.indices].mean() for draw in training_epoch(many, 900, 0, 0)]
     assert len(drawn) == 10 and min(drawn) > 5 and max(drawn) < 21  # short and long ones together
+    for part_of in (lambda: texts.some(0, 2), lambda: TokenisedTexts.joined([texts, texts])):
+        with pytest.raises(BlankLMError, match="texts in context stand in one stream"):
+            part_of()
     alone = TokenisedTexts.flat_of(flat, [3, 3, 2])
     assert alone.sizes.tolist() == alone.padded(np.arange(3))[1].tolist() == [3, 3, 2]
     assert Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(alone).given is None
@@ -216,13 +219,13 @@ def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
 def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else(blm):
     canvas, temperature = [BLANK, 5, BLANK, 6], 1.7
     before = score(blm, [canvas])
-    sides = [(torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2))]
-    before_sides = before.log_p_sides(*sides[0])
+    pairs = torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2)
+    before_sides = before.log_p_sides(*pairs)
     blm.soften(temperature)
     after = score(blm, [canvas])
     torch.testing.assert_close(after.log_p_word, (before.log_p_word / temperature).log_softmax(1))
     torch.testing.assert_close(after.log_p_blank, before.log_p_blank)
-    torch.testing.assert_close(after.log_p_sides(*sides[0]), before_sides)
+    torch.testing.assert_close(after.log_p_sides(*pairs), before_sides)
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(BlankLMError, match="a temperature is a number above 0"):
             blm.soften(wrong)

@@ -70,6 +70,8 @@ class TokenisedTexts:
     @classmethod
     def joined(cls, parts: Sequence[TokenisedTexts]) -> TokenisedTexts:
         """The texts of all the parts."""
+        if any(part.context for part in parts):
+            raise BlankLMError("texts in context stand in one stream: they cannot be joined with others")
         whole = cls(())
         whole.cut, whole.empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
         whole.lengths, whole.flat = (np.concatenate([getattr(p, name) for p in parts]) for name in ("lengths", "flat"))
@@ -90,6 +92,8 @@ class TokenisedTexts:
 
     def some(self, first: int, last: int) -> TokenisedTexts:
         """The texts ``first`` to ``last``, as Python counts; nothing is copied."""
+        if self.context:
+            raise BlankLMError("texts in context stand in one stream: no part of it can be taken out")
         part = TokenisedTexts(())
         part.lengths, part.starts = self.lengths[first:last], self.starts[first : last + 1] - self.starts[first]
         part.flat = self.flat[self.starts[first] : self.starts[last]]
@@ -151,9 +155,10 @@ def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[
 
 
 def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -> list[int]:
-    """Of the sentences of a stream: each goes to one of the ``ends`` or to <eos>, or has the ``longest`` length.
+    """Of the sentences of a stream: each goes to one of the ``ends`` or to <eos>, and any <eos> that comes after that.
 
-    An <eos> that comes after an end belongs to the sentence before it. So the tokens alone say where a sentence ends.
+    A sentence of more than ``longest`` tokens is cut there. The tokens alone decide where a sentence ends, those after
+    it included.
     """
     stream = np.asarray(stream)
     is_end = np.isin(stream, [*ends, EOS])

@@ -44,7 +44,9 @@ def exact(
     Where the first tokens are ``given``, S is a set of others: log p of the rest after them.
     """
     n = len(text) - given
-    if n <= 0:
+    if given < 0 or n < 0:
+        raise BlankLMError(f"from 0 to all {len(text)} tokens of the text can be given, not {given}")
+    if n == 0:
         return 0.0
     if n > LONGEST_EXACT:
         raise BlankLMError(
@@ -148,6 +150,8 @@ def monte_carlo(
     ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
     ``given``: for each text, how many of its first tokens are known: p is that of the n others after them.
     """
+    if own is not None and given is not None:
+        raise BlankLMError("an order of one's own is one of the whole text: no tokens can be given beside it")
     pairs = _Pairs.of(texts, orders, seed, given)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
     log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
@@ -250,7 +254,9 @@ class _Pairs:
         seeds = [stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams]
         fractions = [(np.arange(draws) + stream.random(draws)) / draws for stream in streams]
         lengths = np.array([len(text) for text in texts], dtype=int)
-        written = lengths if given is None else lengths - np.asarray(given)  # [texts]
+        written = lengths if given is None else lengths - np.asarray(given, dtype=int).reshape(len(given))  # [texts]
+        if len(written) != len(lengths) or (written < 0).any() or (written > lengths).any():
+            raise BlankLMError("of each text a number of tokens is given, from 0 to all of them")
         kept = np.array(sorted(np.flatnonzero(written > 0), key=lambda k: lengths[k]), dtype=int)
         tokenised = TokenisedTexts(texts[k] for k in kept)
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
@@ -262,8 +268,8 @@ class _Pairs:
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
         ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
-        given = lengths - torch.from_numpy(self.written[some]).to(policy.device)  # [P]
-        if given.any():
+        if (self.written[some] < self.lengths[some]).any():
+            given = lengths - torch.from_numpy(self.written[some]).to(policy.device)  # [P]
             if not _alike(log_count, lengths):
                 raise BlankLMError("only where all orders are alike can the first tokens be given")
             ranks, log_count = ranks_after(ranks, given), torch.lgamma(lengths - given + 1.0)

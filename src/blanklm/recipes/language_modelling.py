@@ -3,9 +3,10 @@
     blanklm reproduce language-modelling --out runs/lm [--corpus ptb] [--part blm] [--orders 100] ...
 
 A part is a system; each is trained on the stream of its corpus (every line ended by <eos>), in chunks that begin
-elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself. A system "in
-context" goes from sentence to sentence, each after the tokens before it: p of the stream is then the product of
-p(sentence | context), since the tokens say where sentences end. Perplexity is per token with <eos> counted.
+elsewhere in every epoch, and is measured on the test stream in chunks from its beginning, each by itself, or "in
+context", each after the tokens before it. In context a BLM goes from sentence to sentence instead of chunk to chunk: it
+has to say where each ends, which no one could know of a chunk. The tokens decide how a stream is cut, so the product of
+p(sentence | context) is at most the probability of the stream. Perplexity is per token with <eos> counted.
 
 OUT/CORPUS/PART holds the run and the weights of the orders drawn so far, OUT/results/CORPUS-PART.json the row of the
 table. What is there already is not done again: an estimate that was cut off goes on with the next orders.
@@ -47,7 +48,7 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
 CHUNK = 64  # tokens
-CONTEXT = 80  # tokens before each sentence, for a system in context
+CONTEXT = 80  # tokens before each chunk or sentence, for a system in context
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -55,7 +56,7 @@ HIDDEN = (0.1, 0.3, 0.5)  # shares of words, where what orders do to infilling i
 TRIED_WITH = 30  # orders
 WRITTEN = 32  # texts that a model writes, for the two-sided view
 TREND = (1, 3, 10, 30, 100, 300, 1000)
-TEMPERATURES = (0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
+TEMPERATURES = (0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
 FITTED = 4  # one of so many validation pieces says which is best
 
 
@@ -66,7 +67,7 @@ FITTED = 4  # one of so many validation pieces says which is best
 class Corpus:
     name: str
     encoder: EncoderConfig
-    steady: EncoderConfig  # of systems to which texts never change: they learn them by heart sooner
+    guarded: EncoderConfig  # of systems that learn texts by heart sooner, from every place or always the same ones
     training: TrainingConfig
     ends: tuple[str, ...] = ()  # the words that end a sentence, beside <eos>
 
@@ -137,8 +138,9 @@ class System:
     kind: type = BLM
     encoder: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's, here
     training: dict[str, Any] = field(default_factory=dict)  # and here
-    chunk: int = CHUNK  # or the longest sentence
-    context: int = 0  # tokens before a sentence that it is given; 0: chunks by themselves
+    batch: float = 1.0  # tokens in a batch, in parts of the corpus's
+    chunk: int = CHUNK  # tokens; of a system that goes by sentences, those of the longest
+    context: int = 0  # tokens before a chunk or sentence that it is given
     begins_with: str = ""  # the system whose weights it goes on with
     lean: float = 0.0  # of a BLM's orders, to the left
     moves: bool = True  # chunks begin elsewhere in every epoch
@@ -151,8 +153,20 @@ class System:
         """The longest text, with its context."""
         return self.context + self.chunk
 
+    @property
+    def is_left_to_right(self) -> bool:
+        return self.kind is LeftToRightStream
+
+    @property
+    def by_sentence(self) -> bool:
+        """Whether it goes from sentence to sentence, not from chunk to chunk.
+
+        A left-to-right model does not: where a sentence ends depends on the token after it, which it is to predict.
+        """
+        return self.context > 0 and not self.is_left_to_right
+
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
-        encoder = corpus.steady if self.context or self.kind is LeftToRightStream else corpus.encoder
+        encoder = corpus.guarded if self.is_left_to_right or self.by_sentence else corpus.encoder
         encoder = replace(encoder, **self.encoder)
         if self.kind is not BLM:
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
@@ -163,18 +177,19 @@ class System:
 
 
 tried = partial(System, tried=True)
-EVERYWHERE = {"tokens_per_batch": 32_768}  # what asks for a word at every place takes longer over each token
-LEFT_TO_RIGHT = EVERYWHERE | {"steps": 2500}  # it learns from every place, and soon by heart
-GOES_ON = {"tokens_per_batch": 184_320, "learning_rate": 1.5e-3, "evaluate_every": 500}
+EVERYWHERE = 0.5  # of a batch: what asks for a word at every place takes longer over each token
+SOON = {"evaluate_every": 100}  # a left-to-right model learns from every place, and soon by heart
+GOES_ON = {"steps": 5000, "learning_rate": 1.5e-3, "evaluate_every": 250}
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
-    "lm": System("left-to-right Transformer", LeftToRightStream, training=LEFT_TO_RIGHT),
-    "insertion": System("InsT", InsertionTransformer, training=EVERYWHERE),
+    "lm": System("left-to-right Transformer", LeftToRightStream, training=SOON, batch=EVERYWHERE),
+    "insertion": System("InsT", InsertionTransformer, batch=EVERYWHERE),
     "blm": System("BLM"),
     "lm-context": System(
-        "left-to-right Transformer in context", LeftToRightStream, training=LEFT_TO_RIGHT, context=CONTEXT
+        "left-to-right Transformer in context", LeftToRightStream, training=SOON, batch=EVERYWHERE, context=CONTEXT
     ),
-    "blm-context": System("BLM in context", training=GOES_ON, context=CONTEXT, begins_with="blm"),
+    # Four of five tokens that it reads are context: larger batches have as many to write.
+    "blm-context": System("BLM in context", training=GOES_ON, batch=3.0, context=CONTEXT, begins_with="blm"),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -220,28 +235,34 @@ class Part(Reproduced):
         if (self.folder / "training.json").exists():
             return
         tokenizer, lines = tokenised(self.corpus.name)
-        config = replace(self.corpus.training, **self.system.training, seconds=self.training_seconds)
+        tokens = round(self.system.batch * self.corpus.training.tokens_per_batch)
+        config = replace(self.corpus.training, tokens_per_batch=tokens, seconds=self.training_seconds)
+        config = replace(config, **self.system.training)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        if self.system.kind is LeftToRightStream:  # every word has its context, wherever a piece begins
-            texts = TokenStream(lines["train"], self.system.length)
-        elif self.system.moves and not self.system.context:
-            texts = TokenStream(lines["train"], self.system.chunk)
-        else:
-            texts = self.cut("train")
+        moves = self.system.moves and not self.system.by_sentence
+        # A left-to-right model learns to read a context from longer chunks: every word has what stands before it.
+        texts = TokenStream(lines["train"], self.system.length) if moves else self.pieces("train")
         if self.system.begins_with:
-            before = replace(self, name=self.system.begins_with)
-            before.train(say)
-            model.load_state_dict(checkpoint.load(before.folder / "run").model.state_dict())
+            self._go_on(model, say)
         elif self.system.frequencies:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
-        run = Run(model, tokenizer, texts, self.cut("valid"), config, folder, about, self.workers, self.compiles)
+        run = Run(model, tokenizer, texts, self.pieces("valid"), config, folder, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
         result = report("language modelling", model, config, progress, seconds)
         result |= {"tokens": texts.tokens, "steps": progress.step, "epochs": round(progress.tokens / texts.tokens, 1)}
-        result["train_loss"] = _last_loss(folder / "metrics.jsonl")
+        result |= {"train_loss": _last_loss(folder / "metrics.jsonl"), "begins_with": self.system.begins_with}
+        result["temperatures"] = self._temperatures()
         write_json(self.folder / "training.json", result)
+
+    def _go_on(self, model: nn.Module, say: Callable[[str], None]) -> None:
+        """The weights that a system begins with, which are learnt first; not by a clock that is meant for its own."""
+        before = replace(self, name=self.system.begins_with)
+        if self.seconds and not (before.folder / "training.json").exists():
+            raise BlankLMError(f"{self.name} goes on with {before.name}, which is not trained yet: train it first")
+        before.train(say)
+        model.load_state_dict(checkpoint.load(before.folder / "run").model.state_dict())
 
     @property
     def training_seconds(self) -> float:
@@ -249,21 +270,23 @@ class Part(Reproduced):
         begun = self.folder / "run" / "run.json"
         return json.loads(begun.read_text(encoding="utf-8"))["training"]["seconds"] if begun.exists() else self.seconds
 
-    def cut(self, split: str) -> TokenisedTexts:
-        """The stream in chunks, or in sentences with their context."""
+    def pieces(self, split: str) -> TokenisedTexts:
+        """The stream in chunks or in sentences, with their context."""
         tokenizer, lines = tokenised(self.corpus.name)
-        stream, longest = np.array(one_stream(lines[split])), self.system.chunk
-        if self.system.context:
+        stream = np.array(one_stream(lines[split]))
+        if self.system.by_sentence:
             ends = [tokenizer.encode(word)[0] for word in self.corpus.ends]
-            return TokenisedTexts.flat_of(stream, sentence_lengths(stream, ends, longest), self.system.context)
-        return TokenisedTexts.flat_of(stream, [len(chunk) for chunk in cut(stream, longest)])
+            lengths = sentence_lengths(stream, ends, self.system.chunk)
+        else:
+            lengths = [len(chunk) for chunk in cut(stream, self.system.chunk)]
+        return TokenisedTexts.flat_of(stream, lengths, self.system.context)
 
     # --- Measuring --------------------------------------------------------------------------------------------------
 
     @cached_property
     def on(self) -> dict[str, Chunks]:
         """The validation and the test stream, and of the latter what begins in some chunks and in some stretches."""
-        valid, test = self.cut("valid"), self.cut("test")
+        valid, test = self.pieces("valid"), self.pieces("test")
 
         def begin_in_some(length: int, count: int) -> np.ndarray:
             return np.flatnonzero(np.isin(test.starts[:-1] // length, _some(-(-test.tokens // length), count)))
@@ -293,24 +316,24 @@ class Part(Reproduced):
         return Estimate(np.concatenate(parts, 1), self.on[name].tokens)
 
     def load(self, temperature: float | None = None, exact: bool = False) -> nn.Module:
-        """The best model, as sure of its words as suits validation texts; in half precision on a GPU or ``exact``."""
+        """The best model, as sure of its words as suits validation texts; in half precision on a GPU, or ``exact``."""
         model = checkpoint.load(self.folder / "run").model.eval()
         model.soften(self.temperature if temperature is None else temperature)
         return model.to("cuda", torch.float32 if exact else torch.bfloat16) if torch.cuda.is_available() else model
 
+    def _temperatures(self) -> dict[str, float]:
+        """The perplexity of every so many pieces of the validation stream, or its bound, at each temperature."""
+        return {str(t): _perplexity(self.load(t), self.on["fit"], draws=4) for t in TEMPERATURES}
+
     @property
     def temperature(self) -> float:
-        """That at which the validation stream, or every so many pieces of it, is most probable."""
-
-        def perplexity(temperature: float) -> float:
-            model, some = self.load(temperature), self.on["fit"]
-            if isinstance(model, LeftToRightStream):
-                return some.perplexity(model.log_prob(some.texts, given=some.given))
-            budget = _budget(model) // 8
-            return some.perplexity(likelihood.bound(model, some.texts, 4, tokens_per_batch=budget, given=some.given))
-
-        tried = self._once("temperature", lambda: {str(t): perplexity(t) for t in TEMPERATURES})
+        """That of the lowest."""
+        tried = self._trained.get("temperatures", {"1.0": 0.0})
         return float(min(tried, key=tried.__getitem__))
+
+    @property
+    def _trained(self) -> dict[str, Any]:
+        return json.loads((self.folder / "training.json").read_text(encoding="utf-8"))
 
     def measure(self, say: Callable[[str], None] = print, until: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         """Everything that is not measured yet, or as much as can be ``until`` it is time; the row after each step."""
@@ -356,26 +379,14 @@ class Part(Reproduced):
 
     def _exact(self, model: LeftToRightStream) -> dict[str, float]:
         """Perplexities of a model that needs no estimate."""
-        return {
-            name: chunks.perplexity(model.log_prob(chunks.texts, given=chunks.given))
-            for name, chunks in self.on.items()
-            if name != "fit"
-        }
+        return {name: _perplexity(model, chunks) for name, chunks in self.on.items() if name != "fit"}
 
     def _bounds(self, model: nn.Module) -> dict[str, float]:
         """exp of the bound of Eq. 6, on the model's own orders; for a model that leans, on uniform orders too."""
-        chunks = {name: self.on[name] for name in ("valid", "test")}
-        draws = 32
-
-        def bound(some: Chunks) -> float:
-            budget = _budget(model) // 8  # each canvas has many rows of the vocabulary
-            log_probs = likelihood.bound(model, some.texts, draws, tokens_per_batch=budget, given=some.given)
-            return some.perplexity(log_probs)
-
-        found = {name: bound(some) for name, some in chunks.items()}
+        found = {name: _perplexity(model, self.on[name]) for name in ("valid", "test")}
         if self.system.lean:
             own, model.config = model.config, replace(model.config, lean=0.0)
-            found |= {f"{name}, uniform orders": bound(some) for name, some in chunks.items()}
+            found |= {f"{name}, uniform orders": _perplexity(model, self.on[name]) for name in ("valid", "test")}
             model.config = own
         return found
 
@@ -414,7 +425,7 @@ class Part(Reproduced):
             "test": {"tokens": int(self.on["test"].tokens.sum()), "chunks": len(self.on["test"].texts)},
             **found,
             "estimates": {name: _described(estimate) for name, estimate in estimates.items() if estimate},
-            "training": json.loads((self.folder / "training.json").read_text(encoding="utf-8")),
+            "training": self._trained,
         }
         write_json(self.row, row)
         return row
@@ -455,6 +466,14 @@ def _described(estimate: Estimate) -> dict[str, Any]:
         "at_all": estimate.perplexity,  # m being all orders there are
         "interval": [low, high],
     }
+
+
+def _perplexity(model: nn.Module, chunks: Chunks, draws: int = 32) -> float:
+    """Exact for a left-to-right model; of others, that of the bound of Eq. 6."""
+    if isinstance(model, LeftToRightStream):
+        return chunks.perplexity(model.log_prob(chunks.texts, given=chunks.given))
+    budget = _budget(model) // 8  # each canvas has many rows of the vocabulary
+    return chunks.perplexity(likelihood.bound(model, chunks.texts, draws, tokens_per_batch=budget, given=chunks.given))
 
 
 def _budget(model: nn.Module) -> int:

@@ -17,9 +17,9 @@ from blanklm.training import Progress, Run, TrainingConfig
 
 
 def go(run: Run, name: str, say: Callable[[str], None] = print) -> float:
-    """Begin a run, or go on with it, to its end, with a line now and then; the seconds it took."""
+    """Begin a run, or go on with it, to its end, with a line now and then; the seconds that it took in all."""
     run.restore() if (run.folder / "run.json").exists() else run.begin()
-    progress, started = run.progress, time.perf_counter()
+    progress, started = run.progress, time.perf_counter() - run.progress.seconds
 
     def advance(loss: float, speed: float) -> None:
         best = f", best valid {progress.best:.4f} at {progress.best_step}" if progress.best_step else ""
