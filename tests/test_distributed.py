@@ -81,7 +81,8 @@ def as_one_of_several(
 
 def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_at=-1, memory=0, sharded=False):
     arguments = (str(folder), streamed, dropout, resume, die_at, memory, sharded)
-    code = f"from tests.test_distributed import as_one_of_several as go; go(*{arguments!r})"
+    # What still knows the group of processes goes before Python does: the group's threads must not outlive it.
+    code = f"import gc; from tests.test_distributed import as_one_of_several as go; go(*{arguments!r}); gc.collect()"
     script = folder.parent / f"{folder.name}.py"
     script.write_text(code)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(script)]
