@@ -1,6 +1,6 @@
 """What each lever against overfitting gives: every try of the language-modelling recipe, made small.
 
-    python benchmarks/levers.py [--steps 1200] [--share 24] [--only NAME ...] [--out FILE]
+    python benchmarks/levers.py [--steps 1200] [--share 24] [--seed 0] [--only NAME ...] [--out FILE]
 
 The recipe's BLM, and that BLM with one thing changed, of two layers, on the first lines of Penn Treebank alone: enough
 epochs to learn them by heart. The bounds, in nats a token, are of a part of the validation stream; the lowest says what
@@ -37,12 +37,12 @@ class Beginning(recipe.Corpus):
         return lines[: {"train": len(lines) // self.share, "valid": VALIDATED, "test": UNUSED}[split]]
 
 
-def make_small(steps: int, share: int) -> None:
+def make_small(steps: int, share: int, seed: int) -> None:
     """The recipe's corpus, from here on."""
     whole = recipe.CORPORA["ptb"]
     training = replace(
         whole.training, steps=steps, tokens_per_batch=4096, warmup=steps // 12, evaluate_every=max(1, steps // 12),
-        save_every=10**6, ema=0.995,
+        save_every=10**6, ema=0.995, seed=seed,
     )  # fmt: skip
     encoders = [replace(encoder, **SIZE) for encoder in (whole.encoder, whole.guarded)]
     recipe.CORPORA["ptb"] = Beginning("ptb", *encoders, training, share=share)
@@ -53,12 +53,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--share", type=int, default=24, help="the first of so many parts of the lines is learnt")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=TRIES, metavar="NAME")
     parser.add_argument("--out", type=Path, help="rows that are there already are not done again")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    make_small(options.steps, options.share)
-    report = {"benchmark": "levers", "steps": options.steps, "share": options.share, "size": SIZE}
+    make_small(options.steps, options.share, options.seed)
+    report = {"benchmark": "levers", "steps": options.steps, "share": options.share, "seed": options.seed, "size": SIZE}
     report["hardware"] = core.hardware("cpu")
     report["rows"] = core.rows_before(options.out)
     for name in options.only or TRIES:

@@ -1082,6 +1082,17 @@ def lm_tries() -> str:
     return table(headings, rows)
 
 
+def lm_levers() -> str:
+    """What each lever against overfitting gives where little text is learnt by heart."""
+    r = result("benchmarks/levers-cpu")
+    rows = sorted(r["rows"].values(), key=lambda row: min(row["valid_bound"]))
+    cells = [
+        [row["label"], f"{min(row['valid_bound']):.3f}", f"{row['valid_bound'][-1]:.3f}", f"{row['train_loss']:.3f}"]
+        for row in rows
+    ]
+    return table([f"{r['steps']:,} steps, {r['tokens']:,} tokens", "lowest", "last", "training"], cells)
+
+
 def lm_source() -> str:
     r = result("benchmarks/orders-cpu")
     steps = list(next(iter(r["rows"].values())))
@@ -1253,6 +1264,7 @@ PASSAGES = {
         lm_two_sided,
         lm_precision,
         lm_training,
+        lm_levers,
     )
 }
 
