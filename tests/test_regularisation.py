@@ -216,7 +216,8 @@ def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 
 
-def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else(blm):
+def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else():
+    blm = make_blm()  # one of its own: it is changed in place
     canvas, temperature = [BLANK, 5, BLANK, 6], 1.7
     before = score(blm, [canvas])
     pairs = torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2)
