@@ -244,10 +244,16 @@ def random_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
     return keys.argsort(1).argsort(1)
 
 
-def ranks_after(ranks: Tensor, given: Tensor) -> Tensor:
-    """The same order [B, L] of all but the first ``given`` [B] positions, which come before it: their ranks are < 0."""
-    position = torch.arange(ranks.shape[1], device=ranks.device)
-    return ranks.masked_fill(position < given[:, None], -1).argsort(1).argsort(1) - given[:, None]
+def random_orders(seeds: Tensor, lengths: Tensor, width: int, given: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """``random_ranks`` [B, L], all n! orders being alike, and log n! [B].
+
+    Of texts whose first ``given`` [B] positions are known, the order of the n others; ranks of the known are below 0.
+    """
+    ranks = random_ranks(seeds, lengths, width)
+    if given is not None:
+        position, lengths = torch.arange(width, device=ranks.device), lengths - given
+        ranks = ranks.masked_fill(position < given[:, None], -1).argsort(1).argsort(1) - given[:, None]
+    return ranks, torch.lgamma(lengths + 1.0)
 
 
 def leaning_ranks(seeds: Tensor, lengths: Tensor, width: int, lean: float) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import random_keys, ranks_after, show_first
+from blanklm.conceal import random_keys, show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import SIDES, Policy
 from blanklm.special import BLANK
@@ -159,7 +159,7 @@ def monte_carlo(
         some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
         if own is not None:
             _put_own(own, rank, pairs, int(pair[0]))
-            if not _alike(log_count, lengths):
+            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
                 raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
         rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
@@ -267,18 +267,10 @@ class _Pairs:
         and - log q of the orders of those P pairs."""
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
-        ranks, log_count = policy.orders(tokens, lengths, torch.from_numpy(self.seeds[some]).to(policy.device))
-        if (self.written[some] < self.lengths[some]).any():
-            given = lengths - torch.from_numpy(self.written[some]).to(policy.device)  # [P]
-            if not _alike(log_count, lengths):
-                raise BlankLMError("only where all orders are alike can the first tokens be given")
-            ranks, log_count = ranks_after(ranks, given), torch.lgamma(lengths - given + 1.0)
+        seeds, written = (torch.from_numpy(part[some]).to(policy.device) for part in (self.seeds, self.written))  # [P]
+        some_given = (self.written[some] < self.lengths[some]).any()
+        ranks, log_count = policy.orders(tokens, lengths, seeds, given=lengths - written if some_given else None)
         return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, ranks, log_count
-
-
-def _alike(log_count: Tensor, lengths: Tensor) -> bool:
-    """Whether all n! orders of each text are drawn alike, - log q [P] of an order being ``log_count``."""
-    return torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0))
 
 
 def _budgeted(

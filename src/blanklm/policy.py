@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from blanklm.conceal import random_ranks
+from blanklm.conceal import random_orders
 
 
 class Scores(Protocol):
@@ -39,10 +39,13 @@ class Policy(Protocol):
         """
         ...
 
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+    def orders(
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B].
 
-        Where the orders are alike, that is the log of their number.
+        Where the orders are alike, that is the log of their number. The first ``given`` [B] positions come before all
+        others, with ranks below 0.
         """
         ...
 
@@ -61,9 +64,11 @@ class Policy(Protocol):
 class EveryOrder:
     """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
 
-    def orders(self, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+    def orders(
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
-        return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
+        return random_orders(seeds, lengths, tokens.shape[1], given)
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         """[B, L] 1 for each hidden position: orders go on at any of them alike."""

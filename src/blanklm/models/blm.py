@@ -21,9 +21,8 @@ from blanklm.conceal import (
     log_softmax_of_each,
     next_of_words,
     pack,
-    random_ranks,
+    random_orders,
     random_word_ranks,
-    ranks_after,
     show_first,
     words_of,
 )
@@ -161,13 +160,8 @@ class BLM(nn.Module):
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
         lean = self.config.lean + batch.lean
-        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, lean)  # [B, L], [B]
-        written = batch.lengths  # [B] tokens that are not given
-        if batch.given is not None:
-            if lean or self.config.whole_words:
-                raise BlankLMError("texts that come with a context are written in orders that are all alike")
-            ranks, written = ranks_after(ranks, batch.given), batch.lengths - batch.given
-            log_orders = torch.lgamma(written + 1.0)
+        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, lean, given=batch.given)
+        written = batch.lengths if batch.given is None else batch.lengths - batch.given  # [B]
         shown = show_first(ranks, written, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         weights = self.next_weights(batch.tokens, concealed.hidden, lean)  # [B, L]
@@ -185,13 +179,17 @@ class BLM(nn.Module):
         return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
     def orders(
-        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, lean: float | None = None
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, lean: float | None = None, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B]."""
-        if lean := self.config.lean if lean is None else lean:
+        lean = self.config.lean if lean is None else lean
+        if not (lean or self.config.whole_words):
+            return random_orders(seeds, lengths, tokens.shape[1], given)
+        if given is not None:
+            message = "orders that lean or keep words whole are not all alike"
+            raise BlankLMError(f"{message}: only where all orders are alike can the first tokens be given")
+        if lean:
             return leaning_ranks(seeds, lengths, tokens.shape[1], lean)
-        if not self.config.whole_words:
-            return random_ranks(seeds, lengths, tokens.shape[1]), torch.lgamma(lengths + 1.0)
         word = words_of(tokens, self.edges)  # [B, L]
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
         in_word = torch.zeros_like(word).scatter_add_(1, word, inside.long())  # [B, L] tokens of each word
