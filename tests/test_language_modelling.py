@@ -210,8 +210,8 @@ def test_words_begin_as_probable_as_they_are_frequent(parts, name):
 
 def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     """Chunks of another length are cut from the same stretches."""
-    monkeypatch.setitem(lm.SYSTEMS, "try-32", replace(lm.SYSTEMS["try-32"], chunk=4))
-    short, long = parts("ptb", ["blm", "try-32"])
+    monkeypatch.setitem(lm.SYSTEMS, "try-64", replace(lm.SYSTEMS["try-64"], chunk=4))
+    short, long = parts("ptb", ["blm", "try-64"])
     flat = [list(itertools.chain.from_iterable(part.on["sample"].texts)) for part in (short, long)]
     assert flat[0] == flat[1] and len(flat[0]) == 32
     assert set(long.on["sample"].tokens) == {4} and set(short.on["sample"].tokens) == {8}

@@ -137,6 +137,39 @@ class Packing:
         return self.starts[sequence] + position
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContextPacking(Packing):
+    """Contexts, then sequences that each come after one of them, all end to end.
+
+    A sequence reads its context and itself. A context reads itself alone: it may have many sequences after it.
+    """
+
+    contexts: Packing
+    after: Packing  # the sequences, counted from 0
+    read: Packing  # what each of them reads, end to end
+    source: Tensor  # [S] where that stands among all symbols
+
+    @classmethod
+    def of_both(cls, contexts: Packing, after: Packing, of: Tensor) -> ContextPacking:
+        """``after``: sequences end to end, ``of`` [B] the contexts of these numbers."""
+        before, first = contexts.lengths[of], len(contexts.sequence)  # [B] symbols before each; where the first begins
+        read = Packing.of(before + after.lengths, contexts.longest + after.longest)
+        own = read.position - before[read.sequence]  # [S] below 0 in the context
+        in_context = contexts.starts[of[read.sequence]] + read.position  # [S]
+        source = torch.where(own < 0, in_context, first + after.starts[read.sequence] + own)
+        return cls(
+            starts=torch.cat((contexts.starts, first + after.starts[1:])),
+            lengths=torch.cat((contexts.lengths, after.lengths)),
+            sequence=torch.cat((contexts.sequence, len(contexts) + after.sequence)),
+            position=torch.cat((contexts.position, before[after.sequence] + after.position)),
+            longest=read.longest,
+            contexts=contexts,
+            after=after,
+            read=read,
+            source=source,
+        )
+
+
 def _fillings(counts: list[int], row: int) -> list[tuple[int, int, int, int, int]]:
     """How to fill rows with ``counts[n]`` sequences of each length n: the longest first, then the longest that fit.
 
@@ -205,6 +238,13 @@ def log_softmax_of_each(logits: Tensor, group: Tensor, groups: int) -> Tensor:
     highest = logits.new_full((groups,), -torch.inf).scatter_reduce(0, group, logits.detach(), "amax")  # [groups]
     total = logits.new_zeros(groups).index_add(0, group, (logits - highest[group]).exp())  # [groups]
     return logits - (highest + total.log())[group]
+
+
+def first_of_each(key: Tensor) -> tuple[Tensor, Tensor]:
+    """Where one of each kind of ``key`` [B] stands [U], and the kind [B] of each."""
+    kinds, kind = key.unique(return_inverse=True)  # [U], [B]
+    index = torch.arange(len(kind), device=key.device)
+    return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind
 
 
 # --- Which positions are shown ------------------------------------------------------------------------------

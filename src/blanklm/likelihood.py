@@ -21,7 +21,7 @@ from torch import Tensor
 
 from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import random_keys, show_first
+from blanklm.conceal import first_of_each, random_keys, show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import SIDES, Policy
 from blanklm.special import BLANK
@@ -59,7 +59,10 @@ def exact(
     parts = []
     for part in torch.nn.functional.pad(shown, (given, 0), value=True).to(policy.device).split(chunk):
         lengths = part.new_full((len(part),), len(text), dtype=torch.long)
-        log_probs = policy.action_log_probs(tokens.expand(len(part), -1), lengths, part)  # [S, given + n]
+        context = torch.full_like(lengths, given) if given else None  # [S]
+        log_probs = policy.action_log_probs(
+            tokens.expand(len(part), -1), lengths, part, None, context
+        )  # [S, given + n]
         parts.append(log_probs[:, given:].cpu())
         if progress:
             progress(len(part))
@@ -156,7 +159,8 @@ def monte_carlo(
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
     log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
     for pair, step in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
-        some, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B], [P, L], [P], [P, L], [P]
+        # [B], [P, L], [P], [P] or None, [P, L], [P]
+        some, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)
         if own is not None:
             _put_own(own, rank, pairs, int(pair[0]))
             if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
@@ -167,7 +171,9 @@ def monte_carlo(
         canvas, alike = _distinct(text, shown)  # [U], [B]
         wanted = torch.zeros_like(shown[: len(canvas)])  # [U, L]
         wanted[alike, written] = True
-        each = policy.action_log_probs(tokens[some[canvas]], lengths[some[canvas]], shown[canvas], wanted)  # [U, L]
+        row = some[canvas]  # [U] of P
+        context = None if known is None else known[row]
+        each = policy.action_log_probs(tokens[row], lengths[row], shown[canvas], wanted, context)  # [U, L]
         first = int(pair[0])
         log_joint.index_add_(0, some + first, each[alike, written].double())
         log_orders[first : first + len(tokens)] = log_count.double()
@@ -186,9 +192,7 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     """
     keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
     key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
-    kinds, kind = key.unique(return_inverse=True)  # [U], [B]
-    index = torch.arange(len(kind), device=shown.device)
-    return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind
+    return first_of_each(key)
 
 
 def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
@@ -262,15 +266,15 @@ class _Pairs:
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
         return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
 
-    def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, ranks
-        and - log q of the orders of those P pairs."""
+    def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+        """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, tokens
+        given (if any are), ranks and - log q of the orders of those P pairs."""
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
         seeds, written = (torch.from_numpy(part[some]).to(policy.device) for part in (self.seeds, self.written))  # [P]
-        some_given = (self.written[some] < self.lengths[some]).any()
-        ranks, log_count = policy.orders(tokens, lengths, seeds, given=lengths - written if some_given else None)
-        return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, ranks, log_count
+        given = lengths - written if (self.written[some] < self.lengths[some]).any() else None  # [P]
+        ranks, log_count = policy.orders(tokens, lengths, seeds, given=given)
+        return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, given, ranks, log_count
 
 
 def _budgeted(
@@ -317,12 +321,12 @@ def bound(
     """
     pairs, total = _Pairs.of(texts, draws, seed, given), np.zeros(len(texts))
     for pair, _ in _budgeted(pairs.lengths, np.ones_like(pairs.lengths), _budget(tokens_per_batch, policy)):
-        _, tokens, lengths, rank, log_count = pairs.ordered(pair, policy)  # [B, L], [B], [B, L], [B]
+        _, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)  # [B, L], [B], [B], [B, L], [B]
         written = torch.from_numpy(pairs.written[pair]).to(policy.device)  # [B]
         shown = show_first(rank, written, torch.from_numpy(pairs.fractions[pair]).to(policy.device))  # [B, L]
         hidden = ~shown & (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])  # [B, L]
         weights = policy.next_weights(tokens, hidden)  # [B, L]
-        log_probs = (weights * policy.action_log_probs(tokens, lengths, shown, weights > 0)).sum(1)  # [B]
+        log_probs = (weights * policy.action_log_probs(tokens, lengths, shown, weights > 0, known)).sum(1)  # [B]
         losses = bound_of(log_probs, written, hidden.sum(1), log_count).cpu()
         np.add.at(total, pairs.texts[pair // draws], -losses.double().numpy() / draws)
         if progress:

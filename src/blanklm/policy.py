@@ -53,10 +53,13 @@ class Policy(Protocol):
         """[B, L] the chance that an order which has left ``hidden`` [B, L] goes on at each position, times n - t."""
         ...
 
-    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
         """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
 
-        Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0.
+        Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0. The first ``given`` [B]
+        positions, all of them shown, are context: most models read it as they read anything else that is shown.
         """
         ...
 

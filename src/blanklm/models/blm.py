@@ -150,7 +150,9 @@ class BLM(nn.Module):
         chosen = (z[row] * self.embedding(word)).float().sum(1) + self.word_bias[word]  # [A]
         return chosen - torch.stack(totals).logsumexp(0)[row]
 
-    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
         """log p(b, w, l, r | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         actions = pack(tokens, conceal(tokens, lengths, shown), wanted, on_gpu=tokens.is_cuda)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from blanklm.conceal import ROWS, Packing
+from blanklm.conceal import ROWS, ContextPacking, Packing
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK, EOS
 
@@ -259,6 +259,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
     if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
         with torch.autocast(q.device.type, enabled=False):
             return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
+    if isinstance(packing, ContextPacking):
+        return _attend_after_contexts(q, k, v, packing)
     if packing.row:
         return _attend_rows(q, k, v, packing, causal)
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
@@ -267,6 +269,25 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
         window = {"window_size": (-1, 0)} if causal else {}
         return varlen_attn(q, k, v, packing.starts, packing.starts, packing.longest, packing.longest, **window)
     return _attend_padded(q, k, v, packing, causal)
+
+
+def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -> Tensor:
+    """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        from torch.nn.attention.varlen import varlen_attn
+
+        return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest)
+    queries, keys, values = (_padded(*part).transpose(1, 2) for part in ((q, asking), (k, read), (v, read)))
+    inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
+    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
+    return attended.transpose(1, 2)[asking.sequence, asking.position]
+
+
+def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
+    contexts = len(packing.contexts.sequence)  # symbols
+    among = attend(*(part[:contexts] for part in (q, k, v)), packing.contexts, causal=False)
+    keys, values = (part.index_select(0, packing.source) for part in (k, v))  # [S, H, d/H]
+    return torch.cat((among, attend_to(q[contexts:], packing.after, keys, values, packing.read)))
 
 
 def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:

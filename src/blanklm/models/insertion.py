@@ -135,7 +135,9 @@ class InsertionTransformer(EveryOrder, Predictor):
             log_p_stop = torch.where(slots > 0, p_stop.clamp_min(1e-30), 1.0).log()
         return (written + log_p_stop).view(texts, width)
 
-    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
         """log p [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         insertions = lay_out(tokens, lengths, shown, wanted, on_gpu=tokens.is_cuda)
         return self.log_probs(insertions, *tokens.shape)

@@ -133,7 +133,9 @@ class LBLM(EveryOrder, nn.Module):
                 log_p_left = log_p_left.index_copy(0, some, log_p)
         return log_p_blank[blank] + log_p_word + log_p_left
 
-    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
         """log p(b, w, l | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         concealed = conceal(tokens, lengths, shown)
         actions = pack(tokens, concealed, wanted, on_gpu=tokens.is_cuda)

@@ -247,7 +247,9 @@ class MixedLBLM(EveryOrder, nn.Module):
         log_p = self.log_p_lengths(self.encode(layout)[gaps], layout.first[gaps], layout.second[gaps])
         return log_p, layout.text[gaps], layout.position[gaps]
 
-    def action_log_probs(self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
         """log p(b, w, l | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
         scores = self.score_places(tokens, lengths, inside & ~shown)

@@ -37,6 +37,7 @@ from blanklm.errors import BlankLMError
 from blanklm.likelihood import Estimate
 from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.context_blm import ContextBLM
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
@@ -47,8 +48,9 @@ from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
-CHUNK = 64  # tokens
-CONTEXT = 80  # tokens before each chunk or sentence, for a system in context
+CHUNK = 128  # tokens
+CONTEXT = 192  # tokens before each chunk or sentence, for a system in context
+SENTENCE = 64  # tokens of the longest sentence, and of a chunk in context
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -168,9 +170,9 @@ class System:
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
         encoder = corpus.guarded if self.is_left_to_right or self.by_sentence else corpus.encoder
         encoder = replace(encoder, **self.encoder)
-        if self.kind is not BLM:
+        if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
-        model = BLM(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
+        model = self.kind(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
@@ -179,17 +181,18 @@ class System:
 tried = partial(System, tried=True)
 EVERYWHERE = 0.5  # of a batch: what asks for a word at every place takes longer over each token
 SOON = {"evaluate_every": 100}  # a left-to-right model learns from every place, and soon by heart
-GOES_ON = {"steps": 5000, "learning_rate": 1.5e-3, "evaluate_every": 250}
+GOES_ON = {"steps": 5000, "learning_rate": 1.5e-3, "evaluate_every": 250, "canvases": 4}
+IN_CONTEXT = {"chunk": SENTENCE, "context": CONTEXT}
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
     "lm": System("left-to-right Transformer", LeftToRightStream, training=SOON, batch=EVERYWHERE),
     "insertion": System("InsT", InsertionTransformer, batch=EVERYWHERE),
     "blm": System("BLM"),
     "lm-context": System(
-        "left-to-right Transformer in context", LeftToRightStream, training=SOON, batch=EVERYWHERE, context=CONTEXT
+        "left-to-right Transformer in context", LeftToRightStream, training=SOON, batch=EVERYWHERE, **IN_CONTEXT
     ),
-    # Four of five tokens that it reads are context: larger batches have as many to write.
-    "blm-context": System("BLM in context", training=GOES_ON, batch=3.0, context=CONTEXT, begins_with="blm"),
+    # Nine of ten tokens are context: in larger batches as many are to be written. The canvases of a text share one.
+    "blm-context": System("BLM in context", ContextBLM, training=GOES_ON, batch=10.0, begins_with="blm", **IN_CONTEXT),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -201,8 +204,8 @@ SYSTEMS = {
     "try-fewer-words": tried("word dropout 0.3", encoder={"word_dropout": 0.3}),
     "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
     "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
-    "try-32": tried("chunks of 32", chunk=32),
-    "try-128": tried("chunks of 128", chunk=128),
+    "try-64": tried("chunks of 64", chunk=64),
+    "try-256": tried("chunks of 256", chunk=256),
     "try-fixed": tried("chunks that always begin at the same places", moves=False),
     "try-adamw": tried("AdamW at 0.001 instead of Muon", training={"optimizer": "adamw", "learning_rate": 1e-3}),
     "try-rate": tried("learning rate 0.006 instead of 0.003", training={"learning_rate": 6e-3}),
@@ -477,8 +480,11 @@ def _perplexity(model: nn.Module, chunks: Chunks, draws: int = 32) -> float:
 
 
 def _budget(model: nn.Module) -> int:
-    """Tokens scored together: enough to fill a GPU, few enough for several processes to share its memory."""
-    return 2**19 if model.device.type == "cuda" else 2**14
+    """Tokens scored together: enough to fill a GPU, few enough for several processes to share its memory.
+
+    Where most of them are context, which is read once, there may be more.
+    """
+    return (2**21 if isinstance(model, ContextBLM) else 2**19) if model.device.type == "cuda" else 2**14
 
 
 def _last_loss(path: Path) -> float | None:

@@ -1,0 +1,151 @@
+"""A BLM that reads its context apart: one pass over the context for all canvases that come after it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from blanklm import checkpoint
+from blanklm.batching import Batch, TokenisedTexts, pad
+from blanklm.conceal import conceal, pack
+from blanklm.errors import BlankLMError
+from blanklm.likelihood import bound, exact, monte_carlo
+from blanklm.models.backbone import BackboneConfig
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.context_blm import ContextBLM, Contexts
+from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
+from blanklm.tokenizer import Tokenizer
+from blanklm.training import TrainingConfig, train
+
+ENCODER = EncoderConfig(layers=3, heads=2, width=16, feedforward=32, dropout=0.0)
+TEXTS = [[5, 9, 5, 7, 6, 8], [4, 4, 9], [9, 8, 7, 6, 5, 4, 9], [7], [6, 5, 6]]
+GIVEN = [3, 0, 4, 0, 3]
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(3)
+    made = ContextBLM(BLMConfig(vocabulary=12, encoder=ENCODER, sides_hidden=16))
+    for parameter in made.parameters():  # far from uniform: what a symbol reads is to show
+        torch.nn.init.normal_(parameter, std=0.4)
+    return made.eval()
+
+
+def canvases(seed=0):
+    """Texts, their given tokens, and what is shown of the others at random."""
+    tokens, lengths = pad(TEXTS)
+    given = torch.tensor(GIVEN)
+    shown = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed)) < 0.4
+    position = torch.arange(tokens.shape[1])
+    return tokens, lengths, (shown | (position < given[:, None])) & (position < lengths[:, None]), given
+
+
+def plainly(model, text, shown, given):
+    """log p of each action [n] on one canvas, context and canvas side by side in each layer, without packing."""
+    actions = pack(text[None], conceal(text[None], torch.tensor([len(text)]), shown[None]))
+    z = model.embedding(actions.canvas)  # [c, d]
+    rotary = rotary_angles(torch.arange(len(z)), model.encoder.head_width)
+    for layer in model.encoder.layers:
+        q, k, v = layer.queries_keys_values(layer.attention_norm(z)).view(len(z), 3, layer.heads, -1).unbind(1)
+        q, k = rotate(q, rotary), rotate(k, rotary)
+        scores = torch.einsum("ihd,jhd->hij", q, k) / q.shape[2] ** 0.5  # [H, c, c]
+        scores[:, :given, given:] = -torch.inf  # a context does not see what comes after it
+        z = z + layer.attention_out(torch.einsum("hij,jhd->ihd", scores.softmax(2), v).flatten(1))
+        z = z + layer.feedforward_out(torch.nn.functional.gelu(layer.feedforward_in(layer.feedforward_norm(z))))
+    answer = torch.zeros(len(text))
+    answer[actions.position] = model.read_out(model.encoder.norm(z), actions)
+    return answer
+
+
+@torch.inference_mode()
+def test_the_context_is_read_once_and_all_is_the_same(model):
+    for seed in range(5):
+        tokens, lengths, shown, given = canvases(seed)
+        once = model.action_log_probs(tokens, lengths, shown, given=given)
+        for row, n in enumerate(lengths):
+            expected = plainly(model, tokens[row, :n], shown[row, :n], int(given[row]))
+            assert torch.allclose(once[row, :n], expected, atol=1e-5)
+        assert not once[~(torch.arange(tokens.shape[1]) < lengths[:, None])].any()
+        wanted = torch.rand(tokens.shape) < 0.5
+        some = model.action_log_probs(tokens, lengths, shown, wanted, given)
+        assert torch.allclose(some, torch.where(wanted, once, 0.0), atol=1e-5)
+
+
+def test_equal_contexts_are_read_together():
+    tokens = torch.tensor([[5, 9, 5, 7], [5, 9, 5, 8], [5, 9, 6, 8], [9, 5, 5, 8], [5, 9, 5, 7], [5, 9, 5, 7]])
+    contexts = Contexts.distinct(tokens, torch.tensor([3, 3, 3, 3, 2, 0]))
+    assert contexts.of[0] == contexts.of[1] and len(set(contexts.of.tolist())) == 5
+    read = contexts.symbols.split(contexts.packing.lengths.tolist())
+    assert [read[of].tolist() for of in contexts.of] == [[5, 9, 5], [5, 9, 5], [5, 9, 6], [9, 5, 5], [5, 9], []]
+
+
+@torch.inference_mode()
+def test_without_a_context_it_is_a_blm(model):
+    plain = BLM(model.config)
+    plain.load_state_dict(model.state_dict())
+    tokens, lengths = pad(TEXTS)
+    shown = torch.zeros_like(tokens, dtype=torch.bool)
+    expected = plain.eval().action_log_probs(tokens, lengths, shown)
+    assert torch.allclose(model.action_log_probs(tokens, lengths, shown), expected, atol=1e-6)
+    none = torch.zeros_like(lengths)
+    assert torch.allclose(model.action_log_probs(tokens, lengths, shown, given=none), expected, atol=1e-6)
+    assert monte_carlo(model, TEXTS, 3).perplexity == pytest.approx(monte_carlo(plain, TEXTS, 3).perplexity, rel=1e-5)
+
+
+def test_likelihoods_after_a_context_agree_with_enumeration(model):
+    truth = np.array([exact(model, text, given=known) for text, known in zip(TEXTS, GIVEN, strict=True)])
+    estimate = monte_carlo(model, TEXTS, 4000, given=GIVEN)
+    assert np.abs(estimate.log_likelihoods - truth).max() < 0.15
+    low = bound(model, TEXTS, 400, given=GIVEN)
+    assert (low < truth + 0.05).all()
+    # Training has the same loss: its bound is that of ``bound``, in expectation.
+    draws = 3000
+    tokens, lengths = pad([TEXTS[0]] * draws)
+    fractions, seeds = (torch.arange(draws) + 0.5) / draws, torch.arange(draws)
+    batch = Batch(tokens, lengths, fractions, seeds, given=torch.full((draws,), GIVEN[0]))
+    with torch.no_grad():
+        losses = model.loss(model.prepare(batch))
+    assert -float(losses.mean()) == pytest.approx(
+        bound(model, [TEXTS[0]] * 50, 60, given=[GIVEN[0]] * 50).mean(), abs=0.1
+    )
+
+
+def test_canvases_that_share_a_context_are_trained_as_if_each_had_its_own(model):
+    tokens, lengths = pad([TEXTS[0], TEXTS[0], TEXTS[2], TEXTS[0], TEXTS[1]])
+    given = torch.tensor([3, 3, 4, 3, 0])
+    batch = Batch(tokens, lengths, torch.tensor([0.1, 0.5, 0.4, 0.9, 0.3]), torch.arange(5), given=given)
+    together = model.prepare(batch)
+    assert len(together.contexts.packing) == 3
+    parts = [part[k : k + 1] for k in range(5) for part in vars(batch).values() if isinstance(part, torch.Tensor)]
+    alone = [Batch(*parts[i : i + 4], given=parts[i + 4]) for i in range(0, 25, 5)]
+    losses = torch.cat([model.loss(model.prepare(one)) for one in alone])  # [5]
+    assert torch.allclose(model.loss(together), losses, atol=1e-4)
+    expected = torch.autograd.grad(losses.sum(), list(model.parameters()), allow_unused=True)
+    found = torch.autograd.grad(model.loss(together).sum(), list(model.parameters()), allow_unused=True)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-3)
+
+
+def test_what_is_read_apart_is_learnt(tmp_path):
+    """Two words alternate for a while, then two others: only a context of two tokens can tell which comes next."""
+    words = [f"w{i}" for i in range(8)]
+    tokenizer = Tokenizer.train("word", [" ".join(words)], vocabulary=100)
+    pairs = np.random.default_rng(0).integers(len(words), size=(200, 2))
+    stream = np.array(tokenizer.encode(" ".join(words[k] for pair in pairs for k in (*pair,) * 10)))
+    texts = TokenisedTexts.flat_of(stream, [1] * len(stream), context=2)
+    torch.manual_seed(0)
+    encoder = replace(ENCODER, layers=2, width=32, feedforward=64)
+    model = ContextBLM(BLMConfig(vocabulary=len(tokenizer), encoder=encoder, sides_hidden=16))
+    config = TrainingConfig(steps=150, tokens_per_batch=1024, learning_rate=1e-2, warmup=20, evaluate_every=50)
+    train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
+    model = checkpoint.load(tmp_path / "run").model
+    assert isinstance(model, ContextBLM)
+    thirds = [stream[start : start + 3].tolist() for start in range(0, 1000, 20)]
+    assert monte_carlo(model, thirds, 1, given=[2] * 50).perplexity < 1.5
+    assert monte_carlo(model, [third[1:] for third in thirds], 1, given=[1] * 50).perplexity > 4
+
+
+def test_it_needs_layers_of_its_own():
+    with pytest.raises(BlankLMError, match="layers of one's own"):
+        ContextBLM(BLMConfig(vocabulary=12, encoder=BackboneConfig({"hidden_size": 16}, 512)))
