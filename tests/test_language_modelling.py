@@ -73,7 +73,16 @@ def quiet(line):
 
 def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     rows = {row["system"]: row for row in lm.main(parts("ptb", None), quiet)}
-    assert list(rows) == ["lm", "insertion", "blm", "lm-context", "blm-context", "blm-curriculum", "blm-lean"]
+    assert list(rows) == [
+        "lm",
+        "insertion",
+        "blm",
+        "blm-128",
+        "lm-context",
+        "blm-context",
+        "blm-curriculum",
+        "blm-lean",
+    ]
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
@@ -142,7 +151,7 @@ def test_everything_in_context_is_measured_in_context(parts):
     own = [text[given:] for text, given in zip(test.texts, test.given, strict=True)]
     stop = lm.tokenised("wikitext2")[0].encode(".")[0]
     assert sum(text[-1] == stop for text in own) >= 4  # a full stop ends a sentence there
-    assert row["training"]["begins_with"] == "blm" and row["training"]["model"]["max_length"] == 14
+    assert row["training"]["begins_with"] == "blm-128" and row["training"]["model"]["max_length"] == 14
     assert row["training"]["model"]["encoder"]["dropout"] == part.corpus.guarded.dropout != part.corpus.encoder.dropout
 
 
@@ -157,7 +166,7 @@ def test_a_left_to_right_model_learns_to_read_a_context_from_longer_chunks(parts
 
 def test_a_clock_does_not_pay_for_the_system_before(parts):
     (part,) = parts("ptb", ["blm-context"])
-    with pytest.raises(BlankLMError, match="blm-context goes on with blm, which is not trained yet"):
+    with pytest.raises(BlankLMError, match="blm-context goes on with blm-128, which is not trained yet"):
         replace(part, seconds=5.0).train(quiet)
 
 
@@ -210,8 +219,8 @@ def test_words_begin_as_probable_as_they_are_frequent(parts, name):
 
 def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     """Chunks of another length are cut from the same stretches."""
-    monkeypatch.setitem(lm.SYSTEMS, "try-64", replace(lm.SYSTEMS["try-64"], chunk=4))
-    short, long = parts("ptb", ["blm", "try-64"])
+    monkeypatch.setitem(lm.SYSTEMS, "try-32", replace(lm.SYSTEMS["try-32"], chunk=4))
+    short, long = parts("ptb", ["blm", "try-32"])
     flat = [list(itertools.chain.from_iterable(part.on["sample"].texts)) for part in (short, long)]
     assert flat[0] == flat[1] and len(flat[0]) == 32
     assert set(long.on["sample"].tokens) == {4} and set(short.on["sample"].tokens) == {8}
@@ -268,11 +277,11 @@ def test_a_system_in_context_goes_on_with_another_ones_weights(parts, monkeypatc
     monkeypatch.setattr(lm, "Run", Seen)
     (part,) = parts("ptb", ["blm-context"])
     part.train(quiet)
-    before = lm.checkpoint.load(part.out / "ptb" / "blm" / "run").model.state_dict()
+    before = lm.checkpoint.load(part.out / "ptb" / "blm-128" / "run").model.state_dict()
     assert len(seen) == 2 and all(torch.equal(seen[1][name], before[name]) for name in before)
     with monkeypatch.context() as patched:
         patched.setattr(lm, "Run", None)
-        (first,) = parts("ptb", ["blm"])
+        (first,) = parts("ptb", ["blm-128"])
         first.train(quiet)  # it is there already
 
 

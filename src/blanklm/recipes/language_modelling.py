@@ -48,9 +48,8 @@ from blanklm.tasks.infilling import fills_of, score
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import Run, TrainingConfig, compile_parts
 
-CHUNK = 128  # tokens
+CHUNK = 64  # tokens; in context, of the longest sentence
 CONTEXT = 192  # tokens before each chunk or sentence, for a system in context
-SENTENCE = 64  # tokens of the longest sentence, and of a chunk in context
 STRETCH, STRETCHES = 256, 32  # the part of a test set that tries are compared on: so many stretches of so many tokens
 SEEDED, MANY = 10, 1000  # chunks for which m is that large
 SLICE = 10  # orders of each chunk that are drawn at a time
@@ -69,7 +68,7 @@ FITTED = 4  # one of so many validation pieces says which is best
 class Corpus:
     name: str
     encoder: EncoderConfig
-    guarded: EncoderConfig  # of systems that learn texts by heart sooner, from every place or always the same ones
+    guarded: EncoderConfig  # more dropout, for systems that learn texts by heart sooner
     training: TrainingConfig
     ends: tuple[str, ...] = ()  # the words that end a sentence, beside <eos>
 
@@ -91,9 +90,9 @@ TRAINING = TrainingConfig(
     ema=0.999, evaluate_every=1000, save_every=2000, log_every=50,
 )  # fmt: skip
 CORPORA = {
-    "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.35)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING),
+    "ptb": Corpus("ptb", replace(MEDIUM, **dropouts(0.35)), replace(MEDIUM, **dropouts(0.45, 0.2)), TRAINING),
     "wikitext2": Corpus(
-        "wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.3)), TRAINING, ends=(".",)
+        "wikitext2", replace(MEDIUM, **dropouts(0.25)), replace(MEDIUM, **dropouts(0.4, 0.2)), TRAINING, ends=(".",)
     ),
     "wikitext103": Corpus("wikitext103", BASE, BASE, replace(TRAINING, tokens_per_batch=8192), ends=(".",)),
 }
@@ -138,6 +137,7 @@ def tokenised(name: str) -> tuple[Tokenizer, dict[str, list[list[int]]]]:
 class System:
     label: str
     kind: type = BLM
+    guarded: bool = False  # whether it has the corpus's encoder with more dropout
     encoder: dict[str, Any] = field(default_factory=dict)  # what differs from the corpus's, here
     training: dict[str, Any] = field(default_factory=dict)  # and here
     batch: float = 1.0  # tokens in a batch, in parts of the corpus's
@@ -168,8 +168,7 @@ class System:
         return self.context > 0 and not self.is_left_to_right
 
     def make(self, corpus: Corpus, vocabulary: int) -> nn.Module:
-        encoder = corpus.guarded if self.is_left_to_right or self.by_sentence else corpus.encoder
-        encoder = replace(encoder, **self.encoder)
+        encoder = replace(corpus.guarded if self.guarded else corpus.encoder, **self.encoder)
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
         model = self.kind(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
@@ -182,17 +181,24 @@ tried = partial(System, tried=True)
 EVERYWHERE = 0.5  # of a batch: what asks for a word at every place takes longer over each token
 SOON = {"evaluate_every": 100}  # a left-to-right model learns from every place, and soon by heart
 GOES_ON = {"steps": 5000, "learning_rate": 1.5e-3, "evaluate_every": 250, "canvases": 4}
-IN_CONTEXT = {"chunk": SENTENCE, "context": CONTEXT}
 ELSEWHERE = {"output_dropout": 0.0, "hidden_dropout": 0.0, "word_dropout": 0.0}
 SYSTEMS = {
-    "lm": System("left-to-right Transformer", LeftToRightStream, training=SOON, batch=EVERYWHERE),
+    "lm": System("left-to-right Transformer", LeftToRightStream, True, training=SOON, batch=EVERYWHERE),
     "insertion": System("InsT", InsertionTransformer, batch=EVERYWHERE),
     "blm": System("BLM"),
+    "blm-128": System("BLM, chunks of 128", guarded=True, chunk=128),
     "lm-context": System(
-        "left-to-right Transformer in context", LeftToRightStream, training=SOON, batch=EVERYWHERE, **IN_CONTEXT
+        "left-to-right Transformer in context",
+        LeftToRightStream,
+        True,
+        training=SOON,
+        batch=EVERYWHERE,
+        context=CONTEXT,
     ),
     # Nine of ten tokens are context: in larger batches as many are to be written. The canvases of a text share one.
-    "blm-context": System("BLM in context", ContextBLM, training=GOES_ON, batch=10.0, begins_with="blm", **IN_CONTEXT),
+    "blm-context": System(
+        "BLM in context", ContextBLM, True, training=GOES_ON, batch=10.0, context=CONTEXT, begins_with="blm-128"
+    ),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
     # The BLM with one thing changed:
@@ -204,8 +210,8 @@ SYSTEMS = {
     "try-fewer-words": tried("word dropout 0.3", encoder={"word_dropout": 0.3}),
     "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
     "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
-    "try-64": tried("chunks of 64", chunk=64),
-    "try-256": tried("chunks of 256", chunk=256),
+    "try-32": tried("chunks of 32", chunk=32),
+    "try-128": tried("chunks of 128", chunk=128),
     "try-fixed": tried("chunks that always begin at the same places", moves=False),
     "try-adamw": tried("AdamW at 0.001 instead of Muon", training={"optimizer": "adamw", "learning_rate": 1e-3}),
     "try-rate": tried("learning rate 0.006 instead of 0.003", training={"learning_rate": 6e-3}),
