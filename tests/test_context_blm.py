@@ -12,8 +12,8 @@ from blanklm.conceal import conceal, pack
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import bound, exact, monte_carlo
 from blanklm.models.backbone import BackboneConfig
-from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.context_blm import ContextBLM, Contexts
+from blanklm.models.blm import BLM
+from blanklm.models.context_blm import ContextBLM, ContextBLMConfig, Contexts
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
 from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig, train
@@ -26,7 +26,7 @@ GIVEN = [3, 0, 4, 0, 3]
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(3)
-    made = ContextBLM(BLMConfig(vocabulary=12, encoder=ENCODER, sides_hidden=16))
+    made = ContextBLM(ContextBLMConfig(vocabulary=12, encoder=ENCODER, sides_hidden=16, finding=8))
     for parameter in made.parameters():  # far from uniform: what a symbol reads is to show
         torch.nn.init.normal_(parameter, std=0.4)
     return made.eval()
@@ -41,7 +41,7 @@ def canvases(seed=0):
     return tokens, lengths, (shown | (position < given[:, None])) & (position < lengths[:, None]), given
 
 
-def plainly(model, text, shown, given):
+def plainly(model, text, shown, given, temperature=1.0):
     """log p of each action [n] on one canvas, context and canvas side by side in each layer, without packing."""
     actions = pack(text[None], conceal(text[None], torch.tensor([len(text)]), shown[None]))
     z = model.embedding(actions.canvas)  # [c, d]
@@ -53,8 +53,21 @@ def plainly(model, text, shown, given):
         scores[:, :given, given:] = -torch.inf  # a context does not see what comes after it
         z = z + layer.attention_out(torch.einsum("hij,jhd->ihd", scores.softmax(2), v).flatten(1))
         z = z + layer.feedforward_out(torch.nn.functional.gelu(layer.feedforward_in(layer.feedforward_norm(z))))
-    answer = torch.zeros(len(text))
-    answer[actions.position] = model.read_out(model.encoder.norm(z), actions)
+    z, answer = model.encoder.norm(z), torch.zeros(len(text))
+    p_blank = model.choose(z[actions.blanks]).squeeze(1).softmax(0)  # [K]
+    for row, word, left, right, position in zip(
+        actions.asked[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
+    ):
+        blank = z[actions.blanks[row]]
+        p_word = (model.word_logits(blank[None])[0] / temperature).softmax(0)  # [V]
+        if given:
+            finds = model.found(z[:given]) @ model.find(blank)  # [C]
+            a = torch.cat((finds, model.writes(blank))).softmax(0)
+            p_word = (p_word * a[-1]).index_add(0, text[:given], a[:-1])
+            assert p_word.sum() == pytest.approx(1.0, abs=1e-5)
+        p_sides = model.sides_logits(model.sides_from_blank(blank)[None], word[None])[0].softmax(0)
+        side = 2 * (left > 0) + (right > 0)
+        answer[position] = (p_blank[row] * p_word[word] * p_sides[side]).log()
     return answer
 
 
@@ -72,6 +85,18 @@ def test_the_context_is_read_once_and_all_is_the_same(model):
         assert torch.allclose(some, torch.where(wanted, once, 0.0), atol=1e-5)
 
 
+@torch.inference_mode()
+def test_a_temperature_is_one_of_the_words_of_its_own(model):
+    soft = ContextBLM(model.config).eval()
+    soft.load_state_dict(model.state_dict())
+    soft.soften(1.3)
+    tokens, lengths, shown, given = canvases()
+    found = soft.action_log_probs(tokens, lengths, shown, given=given)
+    for row, n in enumerate(lengths):
+        expected = plainly(model, tokens[row, :n], shown[row, :n], int(given[row]), temperature=1.3)
+        assert torch.allclose(found[row, :n], expected, atol=1e-5)
+
+
 def test_equal_contexts_are_read_together():
     tokens = torch.tensor([[5, 9, 5, 7], [5, 9, 5, 8], [5, 9, 6, 8], [9, 5, 5, 8], [5, 9, 5, 7], [5, 9, 5, 7]])
     contexts = Contexts.distinct(tokens, torch.tensor([3, 3, 3, 3, 2, 0]))
@@ -83,7 +108,7 @@ def test_equal_contexts_are_read_together():
 @torch.inference_mode()
 def test_without_a_context_it_is_a_blm(model):
     plain = BLM(model.config)
-    plain.load_state_dict(model.state_dict())
+    plain.load_state_dict({name: model.state_dict()[name] for name in plain.state_dict()})
     tokens, lengths = pad(TEXTS)
     shown = torch.zeros_like(tokens, dtype=torch.bool)
     expected = plain.eval().action_log_probs(tokens, lengths, shown)
@@ -136,7 +161,7 @@ def test_what_is_read_apart_is_learnt(tmp_path):
     texts = TokenisedTexts.flat_of(stream, [1] * len(stream), context=2)
     torch.manual_seed(0)
     encoder = replace(ENCODER, layers=2, width=32, feedforward=64)
-    model = ContextBLM(BLMConfig(vocabulary=len(tokenizer), encoder=encoder, sides_hidden=16))
+    model = ContextBLM(ContextBLMConfig(vocabulary=len(tokenizer), encoder=encoder, sides_hidden=16, finding=8))
     config = TrainingConfig(steps=150, tokens_per_batch=1024, learning_rate=1e-2, warmup=20, evaluate_every=50)
     train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
     model = checkpoint.load(tmp_path / "run").model
@@ -148,4 +173,4 @@ def test_what_is_read_apart_is_learnt(tmp_path):
 
 def test_it_needs_layers_of_its_own():
     with pytest.raises(BlankLMError, match="layers of one's own"):
-        ContextBLM(BLMConfig(vocabulary=12, encoder=BackboneConfig({"hidden_size": 16}, 512)))
+        ContextBLM(ContextBLMConfig(vocabulary=12, encoder=BackboneConfig({"hidden_size": 16}, 512)))

@@ -35,7 +35,7 @@ FILES = ("config.json", "tokenizer.json", "model.safetensors")
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
 MODELS = {  # kind -> where its class and config live
     "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
-    "context-blm": ("blanklm.models.context_blm", "ContextBLM", "BLMConfig"),
+    "context-blm": ("blanklm.models.context_blm", "ContextBLM", "ContextBLMConfig"),
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
     "left-to-right-stream": ("blanklm.models.left_to_right", "LeftToRightStream", "PredictorConfig"),
     "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),

@@ -131,6 +131,12 @@ class Packing:
         packed = sequences[self.sequence.clamp_min(0), self.position]  # [T]
         return torch.where(self.sequence < 0, PAD, packed) if self.row else packed
 
+    def padded(self, packed: Tensor) -> Tensor:
+        """Packed ids or vectors [T, ...] -> [B, L, ...], 0 (which is PAD) after each sequence's end."""
+        padded = packed.new_zeros(len(self), self.longest, *packed.shape[1:])
+        padded[self.sequence, self.position] = packed
+        return padded
+
     def places(self, where: Tensor) -> Tensor:
         """The packed places of the true positions of ``where`` [B, L], sequence by sequence."""
         sequence, position = where.nonzero(as_tuple=True)

@@ -125,13 +125,13 @@ class BLM(nn.Module):
         """log p(b, w, l, r | c) [A] of packed actions."""
         return self.read_out(self.encode(actions.canvas, actions.packing), actions)
 
-    def read_out(self, z: Tensor, actions: PackedActions) -> Tensor:
-        """log p(b, w, l, r | c) [A] from the encoded canvases z [T, d]."""
+    def read_out(self, z: Tensor, actions: PackedActions, *words_from: Any) -> Tensor:
+        """log p(b, w, l, r | c) [A] from the encoded canvases z [T, d]; ``words_from``: what else words come from."""
         z_blank = z[actions.blanks]  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
         log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing))[actions.asked]  # [Q]
         z_asked = z_blank[actions.asked]  # [Q, d]
-        log_p_word = self.log_p_words(z_asked, actions.row, actions.word)  # [A]
+        log_p_word = self.log_p_words(z_asked, actions.row, actions.word, *words_from)  # [A]
         sides = 2 * (actions.left > 0) + (actions.right > 0)  # [A]
         sides_logits = self.sides_logits(self.sides_from_blank(z_asked)[actions.row], actions.word)  # [A, 4]
         log_p_sides = sides_logits.log_softmax(1).gather(1, sides[:, None]).squeeze(1)  # [A]

@@ -2,6 +2,9 @@
 
 A canvas reads its context, and the context knows nothing of the canvas. So it is read once for all canvases of a text:
 several in training, thousands in an estimate. Contexts are often longer than texts.
+
+A blank's word is one of the model's own or a copy of one in the context: p(w) = a_0 p_own(w) + sum_j a_j [w = w_j], a
+being a softmax over the words w_j of the context and what is no copy (a pointer mixture, as in Merity et al. 2016).
 """
 
 from __future__ import annotations
@@ -9,13 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from blanklm.batching import Batch
 from blanklm.conceal import ContextPacking, PackedActions, Packing, conceal, first_of_each, pack, random_keys
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, Drawn
-from blanklm.models.encoder import EncoderConfig, drop_words
+from blanklm.models.encoder import EncoderConfig, divide, drop_words, initialise
+from blanklm.special import PAD
+
+MOSTLY = (
+    7.0  # the first logit of a word of one's own, beside some hundred of the context's at 0: one in seven is a copy
+)
+SMALLEST = 1e-30  # p(w) is at least that
+
+
+@dataclass(frozen=True)
+class ContextBLMConfig(BLMConfig):
+    finding: int = 64  # width of what finds a word of the context to copy
 
 
 @dataclass(frozen=True)
@@ -45,19 +59,52 @@ class DrawnAfter:
     drawn: Drawn
 
 
-class ContextBLM(BLM):
-    """The parameters are those of a BLM, and without a context it is one."""
+@dataclass(frozen=True)
+class Copyable:
+    """The contexts as the blanks see them that words are asked for."""
 
-    def __init__(self, config: BLMConfig) -> None:
+    words: Tensor  # [G, C] token ids, PAD after each context's end
+    keys: Tensor  # [G, C, p]
+    of: Tensor  # [Q] the context of each blank
+
+
+class ContextBLM(BLM):
+    """Without a context it is a BLM."""
+
+    def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
             raise BlankLMError("contexts are read apart by layers of one's own, not by a pretrained backbone")
         super().__init__(config)
+        width = config.encoder.width
+        self.find = nn.Linear(width, config.finding, bias=False)  # from a blank
+        self.found = nn.Linear(width, config.finding, bias=False)  # from a word of the context
+        self.writes = nn.Linear(width, 1)  # the logit of a_0; those of words in the context begin at 0
+        self.apply(initialise)
+        nn.init.constant_(self.writes.bias, MOSTLY)
 
-    def encode_after(self, contexts: Contexts, canvas: Tensor, packing: ContextPacking) -> Tensor:
-        """Packed canvases [N] -> z [N, d]."""
-        symbols = torch.cat((contexts.symbols, canvas))  # [M + N]
+    def log_probs_after(self, contexts: Contexts, actions: PackedActions, packing: ContextPacking) -> Tensor:
+        """log p(b, w, l, r | context, c) [A] of packed actions."""
+        symbols = torch.cat((contexts.symbols, actions.canvas))  # [M + N]
         vectors = drop_words(self.embedding, symbols, self.config.encoder.word_dropout)
-        return self.encoder(vectors, packing)[len(contexts.symbols) :]
+        before, z = self.encoder(vectors, packing).split((len(contexts.symbols), len(actions.canvas)))  # [M, d], [N, d]
+        words, keys = (contexts.packing.padded(part) for part in (contexts.symbols, self.found(before)))
+        canvas = actions.packing.sequence[actions.blanks[actions.asked]]  # [Q]
+        return self.read_out(z, actions, Copyable(words, keys, contexts.of[canvas]))
+
+    def soften(self, temperature: float) -> None:
+        super().soften(temperature)  # of the words of its own
+        divide(1 / temperature, self.find.weight, self.found.weight, self.writes.weight)
+
+    def log_p_words(self, z: Tensor, row: Tensor, word: Tensor, source: Copyable | None = None) -> Tensor:
+        own = super().log_p_words(z, row, word)  # [A]
+        if source is None:
+            return own
+        words = source.words[source.of]  # [Q, C]
+        logits = torch.einsum("qp,qcp->qc", self.find(z), source.keys[source.of]).float()  # [Q, C]
+        logits = logits.masked_fill(words == PAD, -torch.inf)
+        a = torch.cat((self.writes(z).float(), logits), 1).softmax(1)[row]  # [A, 1 + C]
+        copied = torch.where(words[row] == word[:, None], a[:, 1:], 0.0).sum(1)  # [A]
+        return (a[:, 0] * own.exp() + copied).clamp_min(SMALLEST).log()
 
     def prepare(self, batch: Batch) -> Drawn | DrawnAfter:
         if batch.given is None or not batch.given.any():
@@ -72,9 +119,7 @@ class ContextBLM(BLM):
         """Eq. 8 of each text, given its context [B]."""
         if isinstance(drawn, Drawn):
             return super().loss(drawn)
-        actions = drawn.drawn.actions
-        z = self.encode_after(drawn.contexts, actions.canvas, drawn.packing)  # [N, d]
-        return self.loss_of(self.read_out(z, actions), drawn.drawn)
+        return self.loss_of(self.log_probs_after(drawn.contexts, drawn.drawn.actions, drawn.packing), drawn.drawn)
 
     forward = loss
 
@@ -88,9 +133,9 @@ class ContextBLM(BLM):
         wanted = torch.ones_like(shown) if wanted is None else wanted
         own, own_shown, own_wanted = _from(given, own_lengths, tokens, shown, wanted)  # [B, N]
         actions = pack(own, conceal(own, own_lengths, own_shown), own_wanted)
-        z = self.encode_after(contexts, actions.canvas, _both(contexts, actions))  # [N, d]
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
-        log_probs[actions.text, given[actions.text] + actions.position] = self.read_out(z, actions)
+        place = actions.text, given[actions.text] + actions.position
+        log_probs[place] = self.log_probs_after(contexts, actions, _both(contexts, actions))
         return log_probs
 
 

@@ -218,7 +218,7 @@ class Reading:
 
 class LayerReading:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        self.keys, self.values = (_padded(part, packing) for part in (k, v))  # [B, L, H, d/H]
+        self.keys, self.values = (packing.padded(part) for part in (k, v))  # [B, L, H, d/H]
         self.inside = torch.arange(packing.longest, device=q.device) < packing.lengths[:, None]  # [B, L]
         return attend(q, k, v, packing, causal=False)
 
@@ -247,13 +247,6 @@ class LayerAround:
         return attended.transpose(1, 2)[packing.sequence, column]
 
 
-def _padded(packed: Tensor, packing: Packing) -> Tensor:
-    """Packed vectors [T, ...] -> [B, L, ...]"""
-    padded = packed.new_zeros(len(packing), packing.longest, *packed.shape[1:])
-    padded[packing.sequence, packing.position] = packed
-    return padded
-
-
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
     if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
@@ -277,7 +270,9 @@ def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -
         from torch.nn.attention.varlen import varlen_attn
 
         return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest)
-    queries, keys, values = (_padded(*part).transpose(1, 2) for part in ((q, asking), (k, read), (v, read)))
+    queries, keys, values = (
+        packing.padded(part).transpose(1, 2) for part, packing in ((q, asking), (k, read), (v, read))
+    )
     inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
     attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
     return attended.transpose(1, 2)[asking.sequence, asking.position]

@@ -37,7 +37,7 @@ from blanklm.errors import BlankLMError
 from blanklm.likelihood import Estimate
 from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.context_blm import ContextBLM
+from blanklm.models.context_blm import ContextBLM, ContextBLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
@@ -171,7 +171,8 @@ class System:
         encoder = replace(corpus.guarded if self.guarded else corpus.encoder, **self.encoder)
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
-        model = self.kind(BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean))
+        config = ContextBLMConfig if self.kind is ContextBLM else BLMConfig
+        model = self.kind(config(vocabulary, encoder, max_length=self.length, lean=self.lean))
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
@@ -271,7 +272,7 @@ class Part(Reproduced):
         if self.seconds and not (before.folder / "training.json").exists():
             raise BlankLMError(f"{self.name} goes on with {before.name}, which is not trained yet: train it first")
         before.train(say)
-        model.load_state_dict(checkpoint.load(before.folder / "run").model.state_dict())
+        model.load_state_dict(model.state_dict() | checkpoint.load(before.folder / "run").model.state_dict())
 
     @property
     def training_seconds(self) -> float:
