@@ -1,5 +1,6 @@
 """A BLM that reads its context apart: one pass over the context for all canvases that come after it."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from blanklm import checkpoint
-from blanklm.batching import Batch, TokenisedTexts, pad
+from blanklm.api import BlankLM
+from blanklm.batching import Batch, TokenisedTexts, one_stream, pad
 from blanklm.conceal import conceal, pack
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import bound, exact, monte_carlo
@@ -169,6 +171,39 @@ def test_what_is_read_apart_is_learnt(tmp_path):
     thirds = [stream[start : start + 3].tolist() for start in range(0, 1000, 20)]
     assert monte_carlo(model, thirds, 1, given=[2] * 50).perplexity < 1.5
     assert monte_carlo(model, [third[1:] for third in thirds], 1, given=[1] * 50).perplexity > 4
+
+
+def test_a_stream_is_scored_sentence_by_sentence(tmp_path, blanklm):
+    texts = ["the food was good . great !", "so was the wine .", "never again"]
+    tokenizer = Tokenizer.train("word", texts, vocabulary=100)
+    (stop,) = tokenizer.encode(".")
+    settings = {"sides_hidden": 16, "finding": 8, "context": 5, "max_length": 11, "ends": [stop]}
+    torch.manual_seed(1)
+    made = ContextBLM(ContextBLMConfig(vocabulary=len(tokenizer), encoder=ENCODER, **settings)).eval()
+    checkpoint.save(tmp_path / "model", made, tokenizer)
+    loaded = BlankLM.from_pretrained(tmp_path / "model")
+    assert loaded.model.config == made.config
+    stream = one_stream(tokenizer.encode_many(texts))
+    # "the food was good .", "great ! <eos>", "so was the wine . <eos>", "never again <eos>", each after five tokens
+    ends = [5, 8, 14, 17]
+    starts = [0, *ends[:-1]]
+    given = [min(5, start) for start in starts]
+    pieces = [stream[start - known : end] for start, known, end in zip(starts, given, ends, strict=True)]
+    expected = monte_carlo(made, pieces, 6, seed=2, given=given)
+    assert loaded.perplexity(texts, 6, seed=2).perplexity == pytest.approx(expected.perplexity, rel=1e-5)
+    by_itself = monte_carlo(made, [stream[:11], stream[11:]], 6, seed=2)
+    assert loaded.perplexity(texts, 6, chunk=11, seed=2).perplexity == pytest.approx(by_itself.perplexity, rel=1e-5)
+    command = ("score", "--stream", "--model", tmp_path / "model", "--orders", 6, "--seed", 2)
+    code, out, _ = blanklm(*command, "--json", stdin="\n".join(texts).encode())
+    record = json.loads(out[0])
+    assert code == 0 and record["perplexity"] == pytest.approx(expected.perplexity, rel=1e-5)
+    assert (record["chunk"], record["context"], record["tokens_with_eos"]) == (6, 5, 17)
+    assert "sentences of at most 6 after 5 tokens" in blanklm(*command, stdin="\n".join(texts).encode())[1][0]
+
+
+def test_not_all_that_it_reads_can_be_context():
+    with pytest.raises(BlankLMError, match="512 tokens that it reads, 512 cannot be context"):
+        ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=512)
 
 
 def test_it_needs_layers_of_its_own():

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from blanklm import checkpoint, likelihood, pretrained
-from blanklm.batching import stream_chunks
+from blanklm.batching import cut, one_stream
 from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
 from blanklm.decoding.constraints import Constraint, Constraints, Text, compile_rules
 from blanklm.decoding.draft import Draft
@@ -23,6 +23,7 @@ from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
 from blanklm.models.blm import BLM
+from blanklm.models.context_blm import ContextBLM
 from blanklm.models.predictor import LONGEST_SPAN
 from blanklm.models.rewriter import Rewriter
 from blanklm.special import BLANK
@@ -326,8 +327,16 @@ class BlankLM:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> likelihood.Estimate:
-        """The paper's convention: one stream of all texts with <eos>, in chunks; perplexity per token with <eos>."""
-        chunks = stream_chunks(map(self.tokenizer.encode, texts), chunk or self.model.config.max_length)
+        """The paper's convention: one stream of all texts with <eos>, in chunks; perplexity per token with <eos>.
+
+        A model that reads a context goes through the stream sentence by sentence, unless a ``chunk`` is asked for.
+        """
+        stream = one_stream(map(self.tokenizer.encode, texts))
+        if isinstance(self.model, ContextBLM) and chunk is None:
+            sentences = self.model.sentences(stream)
+            pieces, given = sentences.after_context(np.arange(len(sentences)))
+            return likelihood.monte_carlo(self.model, pieces, orders, seed, progress=progress, given=given)
+        chunks = cut(stream, chunk or self.model.config.max_length)
         return likelihood.monte_carlo(self.model, chunks, orders, seed, progress=progress)
 
     def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:

@@ -118,6 +118,12 @@ class TokenisedTexts:
         tokens = np.where(column < lengths[:, None], self.flat[place], PAD)
         return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths)
 
+    def after_context(self, indices: np.ndarray) -> tuple[list[list[int]], list[int]]:
+        """These texts, each after its context, and how many tokens that has."""
+        tokens, lengths = self.padded(indices)
+        texts = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        return texts, self.given(indices).tolist()
+
     def given(self, indices: np.ndarray) -> np.ndarray:
         """[B] how many tokens of context these texts have."""
         return np.minimum(self.starts[indices], self.context)
@@ -169,6 +175,11 @@ def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -
         lengths += [longest] * whole + [rest] * (rest > 0)
         start = end
     return lengths
+
+
+def sentences_in_context(stream: Sequence[int], ends: Iterable[int], longest: int, context: int) -> TokenisedTexts:
+    """The sentences of a stream, each with so many tokens of ``context`` before it."""
+    return TokenisedTexts.flat_of(np.asarray(stream), sentence_lengths(stream, ends, longest), context)
 
 
 class TokenStream(TokenisedTexts):

@@ -557,10 +557,12 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
     texts = [line.text for line in lines]
     if not texts:
         raise BlankLMError("there is no text to score")
-    chunk = language_model.model.config.max_length
+    config = language_model.model.config
+    context = getattr(config, "context", 0)
+    chunk = config.max_length - context
     work = orders * sum(len(language_model.tokenizer.encode(text)) + 1 for text in texts)
     with _progress(work, "canvases") as advance:
-        estimate = language_model.perplexity(texts, orders, chunk, seed, progress=advance)
+        estimate = language_model.perplexity(texts, orders, seed=seed, progress=advance)
     low, high = estimate.interval
     record = {
         "perplexity": estimate.perplexity,
@@ -568,13 +570,15 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
         "orders": orders,
         "tokens_with_eos": int(estimate.tokens.sum()),
         "chunk": chunk,
+        "context": context,
     }
     if as_json:
         print(one_line_json(record))
     else:
         print(
             f"perplexity {estimate.perplexity:.2f} ({low:.2f} to {high:.2f} at m = {orders} orders; lower as m grows), "
-            f"{record['tokens_with_eos']:,} tokens with <eos>, chunks of {chunk}"
+            f"{record['tokens_with_eos']:,} tokens with <eos>, "
+            + (f"sentences of at most {chunk} after {context} tokens" if context else f"chunks of {chunk}")
         )
 
 

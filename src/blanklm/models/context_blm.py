@@ -9,12 +9,13 @@ being a softmax over the words w_j of the context and what is no copy (a pointer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from blanklm.batching import Batch
+from blanklm.batching import Batch, TokenisedTexts, sentences_in_context
 from blanklm.conceal import ContextPacking, PackedActions, Packing, conceal, first_of_each, pack, random_keys
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, Drawn
@@ -29,7 +30,17 @@ SMALLEST = 1e-30  # p(w) is at least that
 
 @dataclass(frozen=True)
 class ContextBLMConfig(BLMConfig):
+    """``max_length`` is that of a text with its context."""
+
     finding: int = 64  # width of what finds a word of the context to copy
+    context: int = 192  # tokens before a sentence that it is to be given
+    ends: tuple[int, ...] = ()  # the tokens that end a sentence of a stream, beside <eos>
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "ends", tuple(self.ends))  # JSON has lists
+        if not 0 <= self.context < self.max_length:
+            raise BlankLMError(f"of the {self.max_length} tokens that it reads, {self.context} cannot be context")
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,11 @@ class ContextBLM(BLM):
         self.writes = nn.Linear(width, 1)  # the logit of a_0; those of words in the context begin at 0
         self.apply(initialise)
         nn.init.constant_(self.writes.bias, MOSTLY)
+
+    def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
+        """A stream cut as this model goes through it: sentence by sentence, each with its context."""
+        longest = self.config.max_length - self.config.context
+        return sentences_in_context(stream, self.config.ends, longest, self.config.context)
 
     def log_probs_after(self, contexts: Contexts, actions: PackedActions, packing: ContextPacking) -> Tensor:
         """log p(b, w, l, r | context, c) [A] of packed actions."""

@@ -30,7 +30,7 @@ from torch import nn
 
 from blanklm import checkpoint, likelihood
 from blanklm.api import BlankLM
-from blanklm.batching import TokenisedTexts, TokenStream, cut, one_stream, sentence_lengths
+from blanklm.batching import TokenisedTexts, TokenStream, cut, one_stream, sentences_in_context
 from blanklm.checkpoint import replacing
 from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
@@ -75,6 +75,11 @@ class Corpus:
     def lines(self, split: str) -> list[str]:
         return list(read_corpus(self.name, split))
 
+    @property
+    def end_tokens(self) -> list[int]:
+        tokenizer, _ = tokenised(self.name)
+        return [token for word in self.ends for token in tokenizer.encode(word)]
+
 
 MEDIUM = EncoderConfig(layers=6, heads=6, width=384, feedforward=1536)
 BASE = EncoderConfig.of_size("base", dropout=0.1)
@@ -108,9 +113,7 @@ class Chunks:
 
     @classmethod
     def of(cls, chunks: TokenisedTexts, indices: np.ndarray) -> Chunks:
-        tokens, lengths = chunks.padded(indices)
-        texts = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
-        return cls(texts, chunks.given(indices).tolist())
+        return cls(*chunks.after_context(indices))
 
     @property
     def tokens(self) -> np.ndarray:
@@ -171,8 +174,10 @@ class System:
         encoder = replace(corpus.guarded if self.guarded else corpus.encoder, **self.encoder)
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
-        config = ContextBLMConfig if self.kind is ContextBLM else BLMConfig
-        model = self.kind(config(vocabulary, encoder, max_length=self.length, lean=self.lean))
+        config = BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean)
+        if self.by_sentence:
+            config = ContextBLMConfig(**vars(config), context=self.context, ends=corpus.end_tokens)
+        model = self.kind(config)
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
         return model
@@ -283,13 +288,10 @@ class Part(Reproduced):
 
     def pieces(self, split: str) -> TokenisedTexts:
         """The stream in chunks or in sentences, with their context."""
-        tokenizer, lines = tokenised(self.corpus.name)
-        stream = np.array(one_stream(lines[split]))
+        stream = np.array(one_stream(tokenised(self.corpus.name)[1][split]))
         if self.system.by_sentence:
-            ends = [tokenizer.encode(word)[0] for word in self.corpus.ends]
-            lengths = sentence_lengths(stream, ends, self.system.chunk)
-        else:
-            lengths = [len(chunk) for chunk in cut(stream, self.system.chunk)]
+            return sentences_in_context(stream, self.corpus.end_tokens, self.system.chunk, self.system.context)
+        lengths = [len(chunk) for chunk in cut(stream, self.system.chunk)]
         return TokenisedTexts.flat_of(stream, lengths, self.system.context)
 
     # --- Measuring --------------------------------------------------------------------------------------------------
