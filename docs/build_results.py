@@ -1004,11 +1004,7 @@ def language_models(corpus: str, tried: bool = False) -> dict[str, dict]:
     rows = {row["system"]: row for row in (json.loads(path.read_text(encoding="utf-8")) for path in paths)}
     order = ["lm", "insertion", "blm", "lm-context", "blm-context", "blm-curriculum", "blm-lean"]
     names = sorted(rows, key=lambda name: (order.index(name) if name in order else len(order), name))
-    return {
-        name: rows[name]
-        for name in names
-        if tried == ("exact" not in rows[name] and "test" not in rows[name]["estimates"])
-    }
+    return {name: rows[name] for name in names if name.startswith(("try-", "blm-128")) == tried}
 
 
 def perplexity_of(row: dict) -> str:
@@ -1158,12 +1154,13 @@ def lm_training() -> str:
             cells = (training["steps"], training["best_step"], training["epochs"], training["seconds"])
             rows.append(
                 [
-                    f"{title}, {row['label']}" + (f" (goes on with {found[before]['label']})" if before else ""),
+                    f"{title}, {row['label']}"
+                    + (f" (goes on with {found[before]['label']})" if before in found else ""),
                     *(f"{cell:,.0f}" for cell in cells),
                     f"{row.get('temperature', 1.0):g}",
                 ]
             )
-    return table(["system", "steps", "best at step", "epochs", "seconds", "temperature"], rows)
+    return table(["system", "steps", "best at step", "canvases of each text", "seconds", "temperature"], rows)
 
 
 def lm_precision() -> str:

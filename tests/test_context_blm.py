@@ -9,7 +9,7 @@ import torch
 
 from blanklm import checkpoint
 from blanklm.api import BlankLM
-from blanklm.batching import Batch, TokenisedTexts, one_stream, pad
+from blanklm.batching import Batch, Draw, TokenisedTexts, one_stream, pad
 from blanklm.conceal import conceal, pack
 from blanklm.errors import BlankLMError
 from blanklm.likelihood import bound, exact, monte_carlo
@@ -28,7 +28,7 @@ GIVEN = [3, 0, 4, 0, 3]
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(3)
-    made = ContextBLM(ContextBLMConfig(vocabulary=12, encoder=ENCODER, sides_hidden=16, finding=8))
+    made = ContextBLM(ContextBLMConfig(vocabulary=12, encoder=ENCODER, sides_hidden=16, finding=8, context=4))
     for parameter in made.parameters():  # far from uniform: what a symbol reads is to show
         torch.nn.init.normal_(parameter, std=0.4)
     return made.eval()
@@ -43,10 +43,9 @@ def canvases(seed=0):
     return tokens, lengths, (shown | (position < given[:, None])) & (position < lengths[:, None]), given
 
 
-def plainly(model, text, shown, given, temperature=1.0):
-    """log p of each action [n] on one canvas, context and canvas side by side in each layer, without packing."""
-    actions = pack(text[None], conceal(text[None], torch.tensor([len(text)]), shown[None]))
-    z = model.embedding(actions.canvas)  # [c, d]
+def encoded(model, canvas, given):
+    """z [c, d] of one canvas, its context and all else side by side in each layer, without packing."""
+    z = model.embedding(canvas)  # [c, d]
     rotary = rotary_angles(torch.arange(len(z)), model.encoder.head_width)
     for layer in model.encoder.layers:
         q, k, v = layer.queries_keys_values(layer.attention_norm(z)).view(len(z), 3, layer.heads, -1).unbind(1)
@@ -55,7 +54,13 @@ def plainly(model, text, shown, given, temperature=1.0):
         scores[:, :given, given:] = -torch.inf  # a context does not see what comes after it
         z = z + layer.attention_out(torch.einsum("hij,jhd->ihd", scores.softmax(2), v).flatten(1))
         z = z + layer.feedforward_out(torch.nn.functional.gelu(layer.feedforward_in(layer.feedforward_norm(z))))
-    z, answer = model.encoder.norm(z), torch.zeros(len(text))
+    return model.encoder.norm(z)
+
+
+def plainly(model, text, shown, given, temperature=1.0):
+    """log p of each action [n] on one canvas."""
+    actions = pack(text[None], conceal(text[None], torch.tensor([len(text)]), shown[None]))
+    z, answer = encoded(model, actions.canvas, given), torch.zeros(len(text))
     p_blank = model.choose(z[actions.blanks]).squeeze(1).softmax(0)  # [K]
     for row, word, left, right, position in zip(
         actions.asked[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
@@ -163,7 +168,9 @@ def test_what_is_read_apart_is_learnt(tmp_path):
     texts = TokenisedTexts.flat_of(stream, [1] * len(stream), context=2)
     torch.manual_seed(0)
     encoder = replace(ENCODER, layers=2, width=32, feedforward=64)
-    model = ContextBLM(ContextBLMConfig(vocabulary=len(tokenizer), encoder=encoder, sides_hidden=16, finding=8))
+    model = ContextBLM(
+        ContextBLMConfig(vocabulary=len(tokenizer), encoder=encoder, sides_hidden=16, finding=8, context=2)
+    )
     config = TrainingConfig(steps=150, tokens_per_batch=1024, learning_rate=1e-2, warmup=20, evaluate_every=50)
     train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
     model = checkpoint.load(tmp_path / "run").model
@@ -201,11 +208,99 @@ def test_a_stream_is_scored_sentence_by_sentence(tmp_path, blanklm):
     assert "sentences of at most 6 after 5 tokens" in blanklm(*command, stdin="\n".join(texts).encode())[1][0]
 
 
-def test_not_all_that_it_reads_can_be_context():
-    with pytest.raises(BlankLMError, match="512 tokens that it reads, 512 cannot be context"):
-        ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=512)
+def test_settings_that_cannot_be():
+    for context in (0, 512):
+        with pytest.raises(BlankLMError, match=f"512 tokens that it reads, {context} cannot be context"):
+            ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=context)
+    for orders in ({"lean": 0.1}, {"whole_words": True}):
+        with pytest.raises(BlankLMError, match="all orders are alike"):
+            ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=4, **orders)
+
+
+def test_a_text_by_itself_is_refused(model):
+    tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
+    language_model = BlankLM(model, tokenizer)
+    for use in (lambda: language_model.fill("a ___ b"), lambda: language_model.score("a b")):
+        with pytest.raises(BlankLMError, match="score a stream with it, and fill with another"):
+            use()
+
+
+def test_texts_have_the_context_that_the_model_is_to_be_given(model, tmp_path):
+    tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
+    texts = TokenisedTexts.flat_of(np.arange(4, 12), [4, 4], context=3)
+    config = TrainingConfig(steps=1, tokens_per_batch=64)
+    with pytest.raises(BlankLMError, match="4 tokens of context, and the texts have 3"):
+        train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
+
+
+def test_a_very_improbable_word_is_as_improbable_as_the_mixture_says(model):
+    sure = ContextBLM(model.config).eval()
+    sure.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        sure.word_bias[11] = -200.0
+    tokens, lengths, given = torch.tensor([[5, 9, 5, 11, 6]]), torch.tensor([5]), torch.tensor([3])
+    shown = torch.arange(5)[None] < 3
+    log_prob = sure.action_log_probs(tokens, lengths, shown, given=given)[0, 3]
+    with torch.no_grad():
+        assert log_prob < -150
+        assert float(log_prob) == pytest.approx(float(plainly_in_logs(sure, tokens[0], shown[0], 3)), rel=1e-4)
+    log_prob.backward()
+    assert sure.word_bias.grad[11] == pytest.approx(1.0, abs=1e-3)
+
+
+def plainly_in_logs(model, text, shown, given):
+    """log p of writing position ``given`` on the canvas that shows the context alone, where no copy is possible."""
+    rest = plainly(model, text, shown, given)[given + 1]  # the other word of the same blank, by p and not by log p
+    z = encoded(model, pack(text[None], conceal(text[None], torch.tensor([len(text)]), shown[None])).canvas, given)
+    blank = z[given]
+    own = model.word_logits(blank[None])[0].log_softmax(0)
+    log_a = torch.cat((model.found(z[:given]) @ model.find(blank), model.writes(blank))).log_softmax(0)
+    sides = [model.sides_logits(model.sides_from_blank(blank)[None], text[i, None])[0].log_softmax(0) for i in (3, 4)]
+    assert rest == pytest.approx(float(log_a[-1] + own[text[4]] + sides[1][2]), abs=1e-4)
+    return log_a[-1] + own[text[3]] + sides[0][1]
+
+
+def test_words_lost_in_training_leave_a_word_in_each_context():
+    torch.manual_seed(0)
+    encoder = replace(ENCODER, layers=6, word_dropout=0.8)
+    model = ContextBLM(ContextBLMConfig(vocabulary=12, encoder=encoder, sides_hidden=16, finding=8, context=4)).train()
+    tokens, lengths = pad([[5, 9, 7, 6]] * 40)
+    batch = Batch(tokens, lengths, torch.rand(40), torch.arange(40), given=torch.full((40,), 1))
+    norms = []
+    for _ in range(5):
+        model.zero_grad()
+        model.loss(model.prepare(batch)).mean().backward()
+        norms.append(float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])))
+    assert max(norms) < 100
+
+
+def test_without_a_context_too_every_parameter_has_a_gradient(model):
+    """Processes that train together wait for all of them."""
+    tokens, lengths = pad([[5, 9], [7]])
+    batch = Batch(tokens, lengths, torch.rand(2), torch.arange(2), given=torch.zeros(2, dtype=torch.long))
+    grads = torch.autograd.grad(model.loss(model.prepare(batch)).sum(), list(model.parameters()))
+    assert all(grad is not None for grad in grads)
+
+
+def test_a_large_vocabulary_in_parts_and_half_precision_give_the_same_losses(model, monkeypatch):
+    tokens, lengths = pad(TEXTS)
+    batch = Batch(tokens, lengths, torch.rand(5), torch.arange(5), given=torch.tensor(GIVEN))
+    losses = model.loss(model.prepare(batch))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.allclose(model.loss(model.prepare(batch)), losses, rtol=0.05)
+    monkeypatch.setattr("blanklm.models.blm.WORDS_AT_ONCE", 5)
+    assert torch.allclose(model.loss(model.prepare(batch)), losses, atol=1e-4)
+
+
+def test_the_canvases_of_a_text_stay_together_in_pieces():
+    indices = np.array([7, 7, 7, 3, 3, 3, 9, 9, 9])
+    draw = Draw(indices, np.arange(9) / 9, np.arange(9))
+    parts = [draw.part(rank, 2) for rank in range(2)]
+    assert [part.indices.tolist() for part in parts] == [[7, 7, 7, 9, 9, 9], [3, 3, 3]]
+    assert [part.seeds.tolist() for part in parts] == [[0, 1, 2, 6, 7, 8], [3, 4, 5]]
+    assert not len(draw.part(3, 4).indices)
 
 
 def test_it_needs_layers_of_its_own():
     with pytest.raises(BlankLMError, match="layers of one's own"):
-        ContextBLM(ContextBLMConfig(vocabulary=12, encoder=BackboneConfig({"hidden_size": 16}, 512)))
+        ContextBLM(ContextBLMConfig(vocabulary=12, encoder=BackboneConfig({"hidden_size": 16}, 512), context=4))

@@ -78,6 +78,7 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
         "insertion",
         "blm",
         "lm-context",
+        "blm-128",
         "blm-context",
         "blm-curriculum",
         "blm-lean",
@@ -92,6 +93,9 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
             assert row["exact"]["test"] > 1 and "seeded" in row["exact"]
             continue
         estimates = row["estimates"]
+        if name == "blm-128":  # what the BLM in context goes on with is no row of the table
+            assert estimates["sample"]["orders"] == 20 and "test" not in estimates
+            continue
         assert [estimates[s]["orders"] for s in ("test", "seeded", "sample")] == [20, 40, 20]
         assert estimates["test"]["tokens"] == words
         assert estimates["seeded"]["tokens"] == 16 or name == "blm-context"  # sentences are as long as they are
@@ -163,6 +167,16 @@ def test_a_left_to_right_model_learns_to_read_a_context_from_longer_chunks(parts
     assert lengths == [14] and set(part.on["test"].tokens[:-1]) == {8}
 
 
+def test_a_clock_is_each_systems_own(parts, tmp_path):
+    """All rows with a clock: what a row goes on with is trained before it, by a clock of its own."""
+    timed = [replace(part, seconds=60.0) for part in parts("ptb", None)]
+    rows = {
+        row["system"]: row
+        for row in lm.main([part for part in timed if "blm-1" in part.name or part.system.begins_with], quiet)
+    }
+    assert list(rows) == ["blm-128", "blm-context"]
+
+
 def test_a_clock_does_not_pay_for_the_system_before(parts):
     (part,) = parts("ptb", ["blm-context"])
     with pytest.raises(BlankLMError, match="blm-context goes on with blm-128, which is not trained yet"):
@@ -186,8 +200,11 @@ def test_an_estimate_that_was_cut_off_goes_on_with_the_next_orders(parts, monkey
     assert not more.done
 
 
-def test_training_that_was_cut_off_goes_on_for_the_seconds_it_began_with(parts, monkeypatch):
-    (part,) = parts("ptb", ["blm"])
+@pytest.mark.parametrize("names", [["blm"], ["blm-128", "blm-context"]])
+def test_training_that_was_cut_off_goes_on_for_the_seconds_it_began_with(parts, monkeypatch, names):
+    *before, part = parts("wikitext2", names)
+    for first in before:
+        first.train(quiet)
 
     def killed(*arguments):
         raise KeyboardInterrupt

@@ -141,6 +141,7 @@ class BlankLM:
         ``watch`` is called before each pass over the text, with a function that gives the leading trajectory so far;
         if it returns False the text is given up, and ``fill`` gives None for it.
         """
+        self._check_by_itself()
         template = Template.parse(text)
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
@@ -310,6 +311,7 @@ class BlankLM:
 
     def to_score(self, text: str, method: str = "monte-carlo") -> list[int]:
         """The tokens of a text, checked: whatever keeps it from being scored raises here."""
+        self._check_by_itself()
         tokens = self.tokenizer.encode(text)
         if not tokens:
             raise BlankLMError("the text is empty: there is nothing to score")
@@ -318,6 +320,11 @@ class BlankLM:
             what = "the exact sum takes" if method == "exact" else "this model takes"
             raise BlankLMError(f"the text has {len(tokens):,} tokens, and {what} at most {longest:,}: split it")
         return tokens
+
+    def _check_by_itself(self) -> None:
+        if isinstance(self.model, ContextBLM):
+            message = "this model has learnt to go on with a context, not to read a text by itself"
+            raise BlankLMError(f"{message}: score a stream with it, and fill with another")
 
     def perplexity(
         self,

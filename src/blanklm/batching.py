@@ -217,8 +217,9 @@ class Draw:
     lean: float = 0.0  # of all of them
 
     def part(self, rank: int, processes: int) -> Draw:
-        """The texts of one process out of several."""
-        mine = slice(rank, None, processes)
+        """The texts of one process out of several; the canvases of a text, side by side, stay together."""
+        text = np.cumsum(np.diff(self.indices, prepend=self.indices[:1]) != 0)  # [B]
+        mine = text % processes == rank
         return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine], self.lean)
 
     def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:

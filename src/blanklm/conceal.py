@@ -132,7 +132,7 @@ class Packing:
         return torch.where(self.sequence < 0, PAD, packed) if self.row else packed
 
     def padded(self, packed: Tensor) -> Tensor:
-        """Packed ids or vectors [T, ...] -> [B, L, ...], 0 (which is PAD) after each sequence's end."""
+        """Ids or vectors [T, ...], packed end to end -> [B, L, ...], 0 (which is PAD) after each sequence's end."""
         padded = packed.new_zeros(len(self), self.longest, *packed.shape[1:])
         padded[self.sequence, self.position] = packed
         return padded
@@ -246,8 +246,8 @@ def log_softmax_of_each(logits: Tensor, group: Tensor, groups: int) -> Tensor:
     return logits - (highest + total.log())[group]
 
 
-def first_of_each(key: Tensor) -> tuple[Tensor, Tensor]:
-    """Where one of each kind of ``key`` [B] stands [U], and the kind [B] of each."""
+def one_of_each(key: Tensor) -> tuple[Tensor, Tensor]:
+    """Where one of each kind of ``key`` [B] stands [U], whichever, and the kind [B] of each."""
     kinds, kind = key.unique(return_inverse=True)  # [U], [B]
     index = torch.arange(len(kind), device=key.device)
     return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from blanklm.batching import TokenisedTexts, pad
 from blanklm.conceal import bound as bound_of
-from blanklm.conceal import first_of_each, random_keys, show_first
+from blanklm.conceal import one_of_each, random_keys, show_first
 from blanklm.errors import BlankLMError
 from blanklm.policy import SIDES, Policy
 from blanklm.special import BLANK
@@ -192,7 +192,7 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     """
     keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
     key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
-    return first_of_each(key)
+    return one_of_each(key)
 
 
 def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:

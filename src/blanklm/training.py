@@ -186,6 +186,11 @@ class Run:
             raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
         if (texts.context or validation.context) and not getattr(model, "reads_context", False):
             raise TrainingError(f"{type(model).__name__} has no use for a context: give it texts alone")
+        wanted = getattr(model.config, "context", texts.context)
+        if wanted != texts.context:
+            raise TrainingError(
+                f"the model is to be given {wanted} tokens of context, and the texts have {texts.context}"
+            )
         if config.seconds and self.accelerator.num_processes > 1:
             raise TrainingError("the clock can end a run of one process only: give a number of steps")
         set_seed(config.seed, device_specific=True)  # dropout of its own in every process
@@ -218,13 +223,14 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a resumed run to be the same run."""
-        return {
+        """What must be the same for a resumed run to be the same run, as JSON has it."""
+        settings = {
             "training": dataclasses.asdict(self.config),
             "model": dataclasses.asdict(self.accelerator.unwrap_model(self.model).config),
             "texts": self.texts.fingerprint,
             "validation texts": self.validation.fingerprint,
         }
+        return json.loads(json.dumps(settings))
 
     def _check_all_agree(self) -> None:
         """Processes that read other files or learnt another vocabulary would train as if nothing were wrong."""
@@ -583,8 +589,8 @@ class Preparation(Dataset):
     def in_pieces(self, planned: Planned, pieces: int) -> list[Any]:
         """This process's part in as many pieces, or as many as it has texts, on the device."""
         part, texts, _ = self._part(planned)
-        cut = [part.part(number, pieces) for number in range(min(pieces, len(part.indices)))]
-        prepared = [self.model.prepare(piece.collate(texts, self.on_gpu)) for piece in cut]
+        cut = [part.part(number, pieces) for number in range(pieces)]
+        prepared = [self.model.prepare(piece.collate(texts, self.on_gpu)) for piece in cut if len(piece.indices)]
         return [_moved(piece, self.device) for piece in prepared]
 
     def ahead(self, plan: Iterator[Planned]) -> Iterator[tuple[Planned, Any, float]]:

@@ -10,37 +10,37 @@ being a softmax over the words w_j of the context and what is no copy (a pointer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from blanklm.batching import Batch, TokenisedTexts, sentences_in_context
-from blanklm.conceal import ContextPacking, PackedActions, Packing, conceal, first_of_each, pack, random_keys
+from blanklm.conceal import ContextPacking, PackedActions, Packing, conceal, one_of_each, pack, random_keys
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, Drawn
 from blanklm.models.encoder import EncoderConfig, divide, drop_words, initialise
 from blanklm.special import PAD
 
-MOSTLY = (
-    7.0  # the first logit of a word of one's own, beside some hundred of the context's at 0: one in seven is a copy
-)
-SMALLEST = 1e-30  # p(w) is at least that
+MOSTLY = 7.0  # the first logit of a word of its own, beside some hundreds of the context's around 0
+COPYING = ("find.", "found.", "writes.")  # the parameters that a BLM does not have
 
 
 @dataclass(frozen=True)
 class ContextBLMConfig(BLMConfig):
     """``max_length`` is that of a text with its context."""
 
-    finding: int = 64  # width of what finds a word of the context to copy
-    context: int = 192  # tokens before a sentence that it is to be given
+    context: int = field(kw_only=True)  # tokens before a sentence that it is given
     ends: tuple[int, ...] = ()  # the tokens that end a sentence of a stream, beside <eos>
+    finding: int = 64  # width of what finds a word of the context to copy
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "ends", tuple(self.ends))  # JSON has lists
-        if not 0 <= self.context < self.max_length:
+        if not 0 < self.context < self.max_length:
             raise BlankLMError(f"of the {self.max_length} tokens that it reads, {self.context} cannot be context")
+        if self.lean or self.whole_words:
+            raise BlankLMError("after a context all orders are alike: they neither lean nor keep words whole")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Contexts:
         """The first ``given`` [B] of ``tokens`` [B, L], told apart by a sum of their products with random keys."""
         inside = torch.arange(tokens.shape[1], device=tokens.device) < given[:, None]  # [B, L]
         keys = random_keys(given.new_zeros(1), tokens.shape[1])  # [1, L]
-        one, of = first_of_each(torch.where(inside, (tokens + 1) * keys, 0).sum(1))  # [G], [B]; the sum wraps around
+        one, of = one_of_each(torch.where(inside, (tokens + 1) * keys, 0).sum(1))  # [G], [B]; the sum wraps around
         packing = Packing.of(given[one], int(given.max()))
         return cls(packing.lay(tokens[one]), packing, of)
 
@@ -80,7 +80,7 @@ class Copyable:
 
 
 class ContextBLM(BLM):
-    """Without a context it is a BLM."""
+    """Without a context it is a BLM, though not one that has learnt to do without."""
 
     def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
@@ -89,8 +89,9 @@ class ContextBLM(BLM):
         width = config.encoder.width
         self.find = nn.Linear(width, config.finding, bias=False)  # from a blank
         self.found = nn.Linear(width, config.finding, bias=False)  # from a word of the context
-        self.writes = nn.Linear(width, 1)  # the logit of a_0; those of words in the context begin at 0
-        self.apply(initialise)
+        self.writes = nn.Linear(width, 1)  # the logit of a_0
+        for part in (self.find, self.found, self.writes):
+            initialise(part)
         nn.init.constant_(self.writes.bias, MOSTLY)
 
     def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
@@ -101,7 +102,8 @@ class ContextBLM(BLM):
     def log_probs_after(self, contexts: Contexts, actions: PackedActions, packing: ContextPacking) -> Tensor:
         """log p(b, w, l, r | context, c) [A] of packed actions."""
         symbols = torch.cat((contexts.symbols, actions.canvas))  # [M + N]
-        vectors = drop_words(self.embedding, symbols, self.config.encoder.word_dropout)
+        first = packing.position == 0  # [M + N] a context has no blank that is never lost, so its first word never is
+        vectors = drop_words(self.embedding, symbols, self.config.encoder.word_dropout, kept=first)
         before, z = self.encoder(vectors, packing).split((len(contexts.symbols), len(actions.canvas)))  # [M, d], [N, d]
         words, keys = (contexts.packing.padded(part) for part in (contexts.symbols, self.found(before)))
         canvas = actions.packing.sequence[actions.blanks[actions.asked]]  # [Q]
@@ -118,9 +120,9 @@ class ContextBLM(BLM):
         words = source.words[source.of]  # [Q, C]
         logits = torch.einsum("qp,qcp->qc", self.find(z), source.keys[source.of]).float()  # [Q, C]
         logits = logits.masked_fill(words == PAD, -torch.inf)
-        a = torch.cat((self.writes(z).float(), logits), 1).softmax(1)[row]  # [A, 1 + C]
-        copied = torch.where(words[row] == word[:, None], a[:, 1:], 0.0).sum(1)  # [A]
-        return (a[:, 0] * own.exp() + copied).clamp_min(SMALLEST).log()
+        log_a = torch.cat((self.writes(z).float(), logits), 1).log_softmax(1)[row]  # [A, 1 + C]
+        log_copies = log_a[:, 1:].masked_fill(words[row] != word[:, None], -torch.inf)  # [A, C]
+        return torch.cat(((log_a[:, 0] + own)[:, None], log_copies), 1).logsumexp(1)
 
     def prepare(self, batch: Batch) -> Drawn | DrawnAfter:
         if batch.given is None or not batch.given.any():
@@ -133,8 +135,9 @@ class ContextBLM(BLM):
 
     def loss(self, drawn: Drawn | DrawnAfter) -> Tensor:
         """Eq. 8 of each text, given its context [B]."""
-        if isinstance(drawn, Drawn):
-            return super().loss(drawn)
+        if isinstance(drawn, Drawn):  # processes wait for one another's gradients of all parameters
+            unused = sum(parameter.sum() for name, parameter in self.named_parameters() if name.startswith(COPYING))
+            return super().loss(drawn) + 0.0 * unused
         return self.loss_of(self.log_probs_after(drawn.contexts, drawn.drawn.actions, drawn.packing), drawn.drawn)
 
     forward = loss
@@ -157,7 +160,7 @@ class ContextBLM(BLM):
 
 def _from(first: Tensor, lengths: Tensor, *parts: Tensor) -> list[Tensor]:
     """Of each of the ``parts`` [B, L] what stands from the column ``first`` [B] on: [B, N], N the greatest length."""
-    columns = first[:, None] + torch.arange(int(lengths.max()), device=first.device)  # [B, N]
+    columns = first[:, None] + torch.arange(max(1, int(lengths.max())), device=first.device)  # [B, N]
     return [part.gather(1, columns.clamp_max(part.shape[1] - 1)) for part in parts]
 
 

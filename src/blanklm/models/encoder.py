@@ -318,17 +318,19 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
     return attended.transpose(1, 2).flatten(0, 1)[place]
 
 
-def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float) -> Tensor:
+def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float, kept: Tensor | None = None) -> Tensor:
     """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none.
 
-    Blanks and <eos> keep theirs: a sequence of nothing but zeros stays zero in every layer, and each of its norms would
-    multiply gradients by a few hundred.
+    Blanks, <eos> and what is ``kept`` [T] have theirs: a sequence of nothing but zeros stays zero in every layer, and
+    each of its norms would multiply gradients by a few hundred.
     """
     vectors = embedding(symbols)
     if not (embedding.training and share):
         return vectors
     lost = torch.rand(len(symbols), device=vectors.device) < share  # [T]
     lost = lost & (symbols != BLANK) & (symbols != EOS)
+    if kept is not None:
+        lost = lost & ~kept
     return vectors.masked_fill(lost[:, None], 0.0)
 
 

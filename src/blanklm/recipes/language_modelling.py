@@ -37,7 +37,7 @@ from blanklm.errors import BlankLMError
 from blanklm.likelihood import Estimate
 from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.context_blm import ContextBLM, ContextBLMConfig
+from blanklm.models.context_blm import COPYING, ContextBLM, ContextBLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.insertion import InsertionTransformer
 from blanklm.models.left_to_right import LeftToRightStream
@@ -175,8 +175,8 @@ class System:
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
         config = BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean)
-        if self.by_sentence:
-            config = ContextBLMConfig(**vars(config), context=self.context, ends=corpus.end_tokens)
+        if self.kind is ContextBLM:
+            config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
         if self.neighbours:
             begin_at_neighbours(model.encoder.layers[0])
@@ -200,14 +200,14 @@ SYSTEMS = {
         batch=EVERYWHERE,
         context=CONTEXT,
     ),
+    # What the BLM in context goes on with. By itself it is no better than the BLM, so it is no row of the table.
+    "blm-128": tried("BLM, chunks of 128", guarded=True, chunk=128),
     # Nine of ten tokens are context: in larger batches as many are to be written. The canvases of a text share one.
     "blm-context": System(
         "BLM in context", ContextBLM, True, training=GOES_ON, batch=10.0, context=CONTEXT, begins_with="blm-128"
     ),
     "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
     "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
-    # What the BLM in context goes on with. By itself it is no better than the BLM, so it is no row of the table.
-    "blm-128": tried("BLM, chunks of 128", guarded=True, chunk=128),
     # The BLM with one thing changed:
     "try-plain": tried("dropout on input and sub-layers alone", encoder=ELSEWHERE),
     "try-weak": tried("dropout 0.2", encoder=dropouts(0.2)),
@@ -278,7 +278,8 @@ class Part(Reproduced):
         if self.seconds and not (before.folder / "training.json").exists():
             raise BlankLMError(f"{self.name} goes on with {before.name}, which is not trained yet: train it first")
         before.train(say)
-        model.load_state_dict(model.state_dict() | checkpoint.load(before.folder / "run").model.state_dict())
+        own = {name: weights for name, weights in model.state_dict().items() if name.startswith(COPYING)}
+        model.load_state_dict(checkpoint.load(before.folder / "run").model.state_dict() | own)
 
     @property
     def training_seconds(self) -> float:
@@ -508,7 +509,7 @@ def _last_loss(path: Path) -> float | None:
 
 
 def parts_of(corpus: str, names: Sequence[str] | None = None, **settings: Any) -> list[Part]:
-    """The parts of a corpus: those named, or all that are rows of the table."""
+    """The parts of a corpus: those named, or all that are rows of the table and what they go on with."""
     if settings.get("orders", 1) < 1:
         raise BlankLMError(f"the number of orders is at least 1, not {settings['orders']}")
     if corpus not in CORPORA:
@@ -516,7 +517,9 @@ def parts_of(corpus: str, names: Sequence[str] | None = None, **settings: Any) -
     unknown = [name for name in names or () if name not in SYSTEMS]
     if unknown:
         raise BlankLMError(f"there is no part {unknown[0]!r}: choose {', '.join(SYSTEMS)}")
-    wanted = [name for name, system in SYSTEMS.items() if (name in names if names else not system.tried)]
+    rows = [name for name, system in SYSTEMS.items() if not system.tried]
+    chosen = set(names or (*rows, *(SYSTEMS[name].begins_with for name in rows)))
+    wanted = [name for name in SYSTEMS if name in chosen]
     return [Part(corpus=CORPORA[corpus], name=name, **settings) for name in wanted]
 
 
