@@ -37,16 +37,22 @@ class Beginning(recipe.Corpus):
         return lines[: {"train": len(lines) // self.share, "valid": VALIDATED, "test": UNUSED}[split]]
 
 
-def make_small(steps: int, share: int, seed: int) -> None:
-    """The recipe's corpus, from here on."""
-    whole = recipe.CORPORA["ptb"]
+def make_small(steps: int, share: int, seed: int, corpus: str = "ptb") -> None:
+    """A corpus of the recipe, from here on."""
+    whole = recipe.CORPORA[corpus]
     training = replace(
         whole.training, steps=steps, tokens_per_batch=4096, warmup=steps // 12, evaluate_every=max(1, steps // 12),
         save_every=10**6, ema=0.995, seed=seed,
     )  # fmt: skip
     encoders = [replace(encoder, **SIZE) for encoder in (whole.encoder, whole.guarded)]
-    recipe.CORPORA["ptb"] = Beginning("ptb", *encoders, training, share=share)
+    recipe.CORPORA[corpus] = Beginning(corpus, *encoders, training, whole.ends, share=share)
     recipe.tokenised.cache_clear()
+
+
+def bounds_of(part: recipe.Part) -> list[float]:
+    """On validation text, one after the other."""
+    records = [json.loads(line) for line in (part.folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    return [record["valid_bound"] for record in records if "valid_bound" in record]
 
 
 def main() -> None:
@@ -70,8 +76,7 @@ def main() -> None:
             (part,) = recipe.parts_of("ptb", [name], out=Path(folder))
             part.train(lambda line: None)
             trained = json.loads((part.folder / "training.json").read_text(encoding="utf-8"))
-            records = [json.loads(line) for line in (part.folder / "run" / "metrics.jsonl").read_text().splitlines()]
-        bounds = [record["valid_bound"] for record in records if "valid_bound" in record]
+            bounds = bounds_of(part)
         row = {
             "label": part.system.label,
             "valid_bound": bounds,

@@ -1093,6 +1093,17 @@ def lm_levers() -> str:
     return table([f"{r['steps']:,} steps, {r['tokens']:,} tokens", "lowest", "last", "training"], cells)
 
 
+def lm_contexts() -> str:
+    """What a context gives, read in different ways."""
+    found = [result(f"benchmarks/contexts-{corpus}-cpu") for corpus in STREAMS]
+    titles = [f"{title}, {r['tokens']:,} tokens" for r, title in zip(found, STREAMS.values(), strict=True)]
+    rows = []
+    for name, row in found[0]["rows"].items():
+        bounds = [r["rows"][name]["valid_bound"] if name in r["rows"] else [] for r in found]
+        rows.append([row["label"], *(f"{min(each):.3f}" if each else "" for each in bounds)])
+    return table([f"{found[0]['steps']:,} steps", *titles], rows)
+
+
 def lm_source() -> str:
     r = result("benchmarks/orders-cpu")
     steps = list(next(iter(r["rows"].values())))
@@ -1266,6 +1277,7 @@ PASSAGES = {
         lm_precision,
         lm_training,
         lm_levers,
+        lm_contexts,
     )
 }
 

@@ -137,6 +137,19 @@ def test_the_benchmark_of_levers_makes_the_tries_of_the_recipe_small(tmp_path):
     assert first["valid_bound"][-1] < first["valid_bound"][0]
 
 
+def test_the_benchmark_of_contexts_tells_ways_to_read_them_apart(tmp_path):
+    (tmp_path / "ptb").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 60)
+    out = tmp_path / "contexts.json"
+    command = [sys.executable, "benchmarks/contexts.py", "--steps", "6", "--share", "2", "--out", str(out), "--only"]
+    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
+    subprocess.run([*command, "together-80", "apart-80", "copies-80"], **settings)
+    rows = json.loads(out.read_text())["rows"]
+    assert list(rows) == ["blm-128", "together-80", "apart-80", "copies-80"]
+    assert len({row["valid_bound"][-1] for row in rows.values()}) == 4
+
+
 def test_the_benchmark_of_the_plateau_tells_starts_apart(tmp_path):
     """A model that begins at the frequencies of words is ahead of one that begins at random; rows are kept."""
     words = "the the the the said said market fell"

@@ -175,7 +175,7 @@ class System:
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
         config = BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean)
-        if self.kind is ContextBLM:
+        if issubclass(self.kind, ContextBLM):
             config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
         if self.neighbours:
