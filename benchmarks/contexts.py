@@ -9,9 +9,7 @@ with its weights, in each way. The bounds, in nats a token, are of a part of the
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,25 +71,11 @@ def main() -> None:
         **{name: getattr(options, name) for name in ("corpus", "share", "steps", "seed")},
     }
     report |= {"size": levers.SIZE, "hardware": core.hardware("cpu"), "rows": core.rows_before(options.out)}
+    missing = [name for name in options.only or WAYS if name not in report["rows"]]
     with tempfile.TemporaryDirectory() as folder:
-        for name in ["blm-128", *(options.only or WAYS)]:
-            if name in report["rows"] and name != "blm-128":
-                continue
-            began = time.perf_counter()
+        for name in ["blm-128", *missing] if missing else []:
             (part,) = recipe.parts_of(options.corpus, [name], out=Path(folder))
-            part.train(lambda line: None)
-            trained = json.loads((part.folder / "training.json").read_text(encoding="utf-8"))
-            row = {
-                "label": part.system.label,
-                "valid_bound": levers.bounds_of(part),
-                "train_loss": trained["train_loss"],
-                "seconds": time.perf_counter() - began,
-            }
-            report |= {"tokens": trained["tokens"], "commit": core.commit()}
-            report["rows"][name] = row
-            print(f"{part.system.label:50}{min(row['valid_bound']):8.3f}   {row['seconds']:.0f} s", flush=True)
-            if options.out:
-                core.write_report(options.out, report)
+            levers.add_row(report, part, options.out)
 
 
 if __name__ == "__main__":

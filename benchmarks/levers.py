@@ -49,10 +49,25 @@ def make_small(steps: int, share: int, seed: int, corpus: str = "ptb") -> None:
     recipe.tokenised.cache_clear()
 
 
-def bounds_of(part: recipe.Part) -> list[float]:
-    """On validation text, one after the other."""
+def add_row(report: dict, part: recipe.Part, out: Path | None) -> None:
+    """Train a part and report how it went."""
+    began = time.perf_counter()
+    part.train(lambda line: None)
+    trained = json.loads((part.folder / "training.json").read_text(encoding="utf-8"))
     records = [json.loads(line) for line in (part.folder / "run" / "metrics.jsonl").read_text().splitlines()]
-    return [record["valid_bound"] for record in records if "valid_bound" in record]
+    bounds = [record["valid_bound"] for record in records if "valid_bound" in record]
+    row = {
+        "label": part.system.label,
+        "valid_bound": bounds,
+        "train_loss": trained["train_loss"],
+        "epochs": trained["epochs"],
+        "seconds": time.perf_counter() - began,
+    }
+    report |= {"tokens": trained["tokens"], "commit": core.commit()}
+    report["rows"][part.name] = row
+    print(f"{part.system.label:50}{min(bounds):8.3f}{bounds[-1]:8.3f}   {row['seconds']:.0f} s", flush=True)
+    if out:
+        core.write_report(out, report)
 
 
 def main() -> None:
@@ -71,24 +86,9 @@ def main() -> None:
     for name in options.only or TRIES:
         if name in report["rows"]:
             continue
-        began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             (part,) = recipe.parts_of("ptb", [name], out=Path(folder))
-            part.train(lambda line: None)
-            trained = json.loads((part.folder / "training.json").read_text(encoding="utf-8"))
-            bounds = bounds_of(part)
-        row = {
-            "label": part.system.label,
-            "valid_bound": bounds,
-            "train_loss": trained["train_loss"],
-            "epochs": trained["epochs"],
-            "seconds": time.perf_counter() - began,
-        }
-        report |= {"tokens": trained["tokens"], "commit": core.commit()}
-        report["rows"][name] = row
-        print(f"{part.system.label:50}{min(bounds):8.3f}{bounds[-1]:8.3f}   {row['seconds']:.0f} s", flush=True)
-        if options.out:
-            core.write_report(options.out, report)
+            add_row(report, part, options.out)
 
 
 if __name__ == "__main__":

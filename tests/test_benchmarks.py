@@ -104,15 +104,20 @@ def test_the_benchmark_of_orders_knows_its_source(tmp_path):
     assert all(row["2"]["perplexity"] > report["source"] > 1 for row in report["rows"].values())
 
 
+def with_a_small_corpus(folder, line, times):
+    """How to run a benchmark on a Penn Treebank of one line, so many times."""
+    (folder / "ptb").mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / "ptb" / f"{split}.txt").write_text(f" {line} \n" * times, encoding="utf-8")
+    return {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(folder)}}
+
+
 def test_the_benchmark_of_leaning_orders_measures_both_sides(tmp_path):
     """Perplexity and infilling of every lean; rows are kept."""
-    (tmp_path / "ptb").mkdir()
-    for split in ("train", "valid", "test"):
-        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 20)
+    settings = with_a_small_corpus(tmp_path, "the market fell and the company said so", 20)
     out = tmp_path / "leaning.json"
     sizes = ["--steps", "2", "--words", "12", "--chunks", "2", "--orders", "2"]
     command = [sys.executable, "benchmarks/leaning.py", *sizes, "--out", str(out), "--lean"]
-    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
     subprocess.run([*command, "0"], **settings)
     first = json.loads(out.read_text())["rows"]["0"]
     subprocess.run([*command, "0,0.5"], **settings)
@@ -122,12 +127,9 @@ def test_the_benchmark_of_leaning_orders_measures_both_sides(tmp_path):
 
 
 def test_the_benchmark_of_levers_makes_the_tries_of_the_recipe_small(tmp_path):
-    (tmp_path / "ptb").mkdir()
-    for split in ("train", "valid", "test"):
-        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 60)
+    settings = with_a_small_corpus(tmp_path, "the market fell and the company said so", 60)
     out = tmp_path / "levers.json"
     command = [sys.executable, "benchmarks/levers.py", "--steps", "12", "--share", "2", "--out", str(out), "--only"]
-    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
     subprocess.run([*command, "blm"], **settings)
     first = json.loads(out.read_text())["rows"]["blm"]
     subprocess.run([*command, "blm", "try-canvases"], **settings)
@@ -138,12 +140,9 @@ def test_the_benchmark_of_levers_makes_the_tries_of_the_recipe_small(tmp_path):
 
 
 def test_the_benchmark_of_contexts_tells_ways_to_read_them_apart(tmp_path):
-    (tmp_path / "ptb").mkdir()
-    for split in ("train", "valid", "test"):
-        (tmp_path / "ptb" / f"{split}.txt").write_text(" the market fell and the company said so \n" * 60)
+    settings = with_a_small_corpus(tmp_path, "the market fell and the company said so", 60)
     out = tmp_path / "contexts.json"
     command = [sys.executable, "benchmarks/contexts.py", "--steps", "6", "--share", "2", "--out", str(out), "--only"]
-    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
     subprocess.run([*command, "together-80", "apart-80", "copies-80"], **settings)
     rows = json.loads(out.read_text())["rows"]
     assert list(rows) == ["blm-128", "together-80", "apart-80", "copies-80"]
@@ -152,13 +151,9 @@ def test_the_benchmark_of_contexts_tells_ways_to_read_them_apart(tmp_path):
 
 def test_the_benchmark_of_the_plateau_tells_starts_apart(tmp_path):
     """A model that begins at the frequencies of words is ahead of one that begins at random; rows are kept."""
-    words = "the the the the said said market fell"
-    (tmp_path / "ptb").mkdir()
-    for split in ("train", "valid", "test"):
-        (tmp_path / "ptb" / f"{split}.txt").write_text(f" {words} \n" * 20, encoding="utf-8")
+    settings = with_a_small_corpus(tmp_path, "the the the the said said market fell", 20)
     out = tmp_path / "plateau.json"
     command = [sys.executable, "benchmarks/plateau.py", "--steps", "2", "--words", "3", "--out", str(out), "--only"]
-    settings = {"cwd": ROOT, "check": True, "capture_output": True, "env": os.environ | {"BLANKLM_DATA": str(tmp_path)}}
     subprocess.run([*command, "both"], **settings)
     subprocess.run([*command, "both", "small and random"], **settings)
     rows = json.loads(out.read_text())["rows"]

@@ -167,14 +167,10 @@ def test_a_left_to_right_model_learns_to_read_a_context_from_longer_chunks(parts
     assert lengths == [14] and set(part.on["test"].tokens[:-1]) == {8}
 
 
-def test_a_clock_is_each_systems_own(parts, tmp_path):
+def test_a_clock_is_each_systems_own(parts):
     """All rows with a clock: what a row goes on with is trained before it, by a clock of its own."""
-    timed = [replace(part, seconds=60.0) for part in parts("ptb", None)]
-    rows = {
-        row["system"]: row
-        for row in lm.main([part for part in timed if "blm-1" in part.name or part.system.begins_with], quiet)
-    }
-    assert list(rows) == ["blm-128", "blm-context"]
+    timed = [replace(part, seconds=60.0) for part in parts("ptb", None) if part.name in ("blm-128", "blm-context")]
+    assert [row["system"] for row in lm.main(timed, quiet)] == ["blm-128", "blm-context"]
 
 
 def test_a_clock_does_not_pay_for_the_system_before(parts):

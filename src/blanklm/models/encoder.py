@@ -256,26 +256,32 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
         return _attend_after_contexts(q, k, v, packing)
     if packing.row:
         return _attend_rows(q, k, v, packing, causal)
-    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
-        from torch.nn.attention.varlen import varlen_attn
-
-        window = {"window_size": (-1, 0)} if causal else {}
-        return varlen_attn(q, k, v, packing.starts, packing.starts, packing.longest, packing.longest, **window)
+    if _has_packed_kernel(q):
+        return _attend_packed(q, packing, k, v, packing, causal)
     return _attend_padded(q, k, v, packing, causal)
 
 
 def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -> Tensor:
     """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
-    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
-        from torch.nn.attention.varlen import varlen_attn
-
-        return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest)
+    if _has_packed_kernel(q):
+        return _attend_packed(q, asking, k, v, read, causal=False)
     queries, keys, values = (
         packing.padded(part).transpose(1, 2) for part, packing in ((q, asking), (k, read), (v, read))
     )
     inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
     attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
     return attended.transpose(1, 2)[asking.sequence, asking.position]
+
+
+def _has_packed_kernel(q: Tensor) -> bool:
+    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
+
+
+def _attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    window = {"window_size": (-1, 0)} if causal else {}
+    return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, **window)
 
 
 def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
