@@ -277,7 +277,6 @@ def test_train_then_fill(blanklm, tmp_path):
         ["--ema", 2],
         ["--vocabulary", 2],
         ["--max-length", -2],
-        ["--lean", -0.1],
     ):
         code, _, err = blanklm("train", texts, "--out", tmp_path / "bad", "--size", "tiny", *bad)
         assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
@@ -305,18 +304,6 @@ def test_train_by_muon_at_its_own_rate(blanklm, tmp_path):
     assert blanklm(*command, "--optimizer", "muon")[0] == 0
     training = json.loads((run / "run.json").read_text())["training"]
     assert (training["optimizer"], training["learning_rate"]) == ("muon", 3e-3)
-
-
-def test_train_on_orders_that_lean(blanklm, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("\n".join(["the cat sat on the mat", "the dog lay on the rug"] * 40))
-    command = ["train", texts, "--out", tmp_path / "run", "--size", "tiny", "--steps", 6, "--tokens-per-batch", 256]
-    assert blanklm(*command, "--stream", "--max-length", 16, "--lean", 0.3)[0] == 0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["lean"] == 0.3
-    score = ("score", "the cat sat", "--model", tmp_path / "run", "--json")
-    exactly = json.loads(blanklm(*score, "--method", "exact")[1][0])
-    estimate = json.loads(blanklm(*score, "--orders", 50)[1][0])
-    assert abs(estimate["log_prob"] - exactly["log_prob"]) < 5 * estimate["standard_error"] + 1e-3
 
 
 def test_train_from_disk(blanklm, tmp_path):

@@ -212,9 +212,8 @@ def test_settings_that_cannot_be():
     for context in (0, 512):
         with pytest.raises(BlankLMError, match=f"512 tokens that it reads, {context} cannot be context"):
             ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=context)
-    for orders in ({"lean": 0.1}, {"whole_words": True}):
-        with pytest.raises(BlankLMError, match="all orders are alike"):
-            ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=4, **orders)
+    with pytest.raises(BlankLMError, match="`whole_words` cannot be combined with a context"):
+        ContextBLMConfig(vocabulary=12, encoder=ENCODER, context=4, whole_words=True)
 
 
 def test_a_text_by_itself_is_refused(model):

@@ -16,7 +16,6 @@ from blanklm.errors import BlankLMError
 from blanklm.models.beginning import begin_at_frequencies
 from blanklm.models.left_to_right import LeftToRightStream
 from blanklm.recipes import language_modelling as lm
-from blanklm.recipes import language_modelling_at_once as at_once
 from blanklm.special import BLANK, EOS, PAD
 from tests.test_baselines import make
 
@@ -73,16 +72,7 @@ def quiet(line):
 
 def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
     rows = {row["system"]: row for row in lm.main(parts("ptb", None), quiet)}
-    assert list(rows) == [
-        "lm",
-        "insertion",
-        "blm",
-        "lm-context",
-        "blm-128",
-        "blm-context",
-        "blm-curriculum",
-        "blm-lean",
-    ]
+    assert list(rows) == ["lm", "insertion", "blm", "lm-context", "blm-128", "blm-context"]
     words = sum(len(line.split()) + 1 for line in LINES) * 4  # each line, the empty ones too, with its <eos>
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"ptb-{name}.json").read_text()) == row
@@ -104,7 +94,6 @@ def test_every_row_is_of_the_whole_stream_with_its_ends(parts, tmp_path):
         assert estimates["test"]["interval"][0] < found["10"]
         assert row["bounds"]["test"] > found["10"]
     assert set(rows["blm"]["two_sided"]) == {"texts", "tokens", "orders", "perplexity"}
-    assert set(rows["blm-lean"]["bounds"]) == {"valid", "test", "valid, uniform orders", "test, uniform orders"}
     assert rows["blm"]["infilling"].keys() == {"0.1", "0.3", "0.5"}
 
 
@@ -325,21 +314,6 @@ def test_from_the_command_line_and_a_corpus_that_is_put_there(parts, tmp_path, b
     assert code == 1 and "put train.txt into" in said and len(said.strip().splitlines()) == 1
     with pytest.raises(BlankLMError, match="at least 1"):
         parts("ptb", ["blm"], orders=0)
-
-
-def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
-    """The same rows, from processes of their own; a system that fails does not stop the others."""
-    parts("ptb", ["lm"])
-    monkeypatch.setitem(lm.SYSTEMS, "try-skew", replace(lm.SYSTEMS["try-skew"], training={"skew": -1.0}))
-    names = ["ptb:lm", "ptb:try-lean-more", "ptb:try-skew"]
-    with pytest.raises(SystemExit):
-        at_once.main([str(tmp_path / "out"), "--training", "0.95"])
-    assert "at most 0.9" in capsys.readouterr().err
-    failed = at_once.main([str(tmp_path / "out"), "--seconds", "90", "--orders", "10", "--parts", *names])
-    said = capsys.readouterr().out
-    assert failed == ["train_and_measure-all-ptb:try-skew"] and "not done: train_and_measure-all-ptb:try-skew" in said
-    assert "skew must be a number above 0" in (tmp_path / "out" / "logs" / f"{failed[0]}.log").read_text()
-    assert "ptb orders leaning left" in said and "~" in said and "(exact)" in said
 
 
 def test_a_stream_has_no_end_and_its_chunks_have_all_the_probability():

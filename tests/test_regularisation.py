@@ -1,7 +1,5 @@
 """The levers against overfitting: each does what it says in training, nothing otherwise, and nothing when it is off."""
 
-import dataclasses
-import itertools
 import json
 import math
 from collections import Counter
@@ -24,10 +22,9 @@ from blanklm.batching import (
     training_epoch,
     validation_epoch,
 )
-from blanklm.conceal import Packing, leaning_ranks, leaning_weights
+from blanklm.conceal import Packing
 from blanklm.decoding.search import score
 from blanklm.errors import BlankLMError, TrainingError
-from blanklm.likelihood import exact, monte_carlo
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
 from blanklm.models.insertion import InsertionTransformer
@@ -38,10 +35,9 @@ from blanklm.tokenizer import Tokenizer
 from blanklm.training import TrainingConfig, train
 from tests.conftest import make_blm
 from tests.test_baselines import make
-from tests.test_blm import log_joint
 from tests.test_encoder import reference
 
-LEVERS = {name: 0.5 for name in ("dropout", "input_dropout", "hidden_dropout", "output_dropout", "layer_dropout")}
+LEVERS = {name: 0.5 for name in ("dropout", "hidden_dropout", "output_dropout")}
 
 
 def encoder_of(**levers):
@@ -77,21 +73,11 @@ def test_every_lever_changes_training_at_random_and_by_itself(lever):
         EncoderConfig(2, 2, 16, 32, **{lever: 1.0})
 
 
-def test_the_input_has_the_dropout_of_the_rest_unless_it_has_its_own():
-    assert encoder_of(dropout=0.3).dropout.p == 0.3
-    assert encoder_of(dropout=0.3, input_dropout=0.0).dropout.p == 0.0
-    assert encoder_of(dropout=0.3, input_dropout=0.0).layers[0].dropout.p == 0.3
-
-
-def test_stochastic_depth_skips_layers_for_whole_sequences_and_keeps_the_mean():
-    encoder = encoder_of(layer_dropout=0.4).train()
-    assert [layer.skipped for layer in encoder.layers] == pytest.approx([0.2, 0.4])  # the last most often
-    packing = Packing.of(torch.full((4000,), 3), 3)
-    torch.manual_seed(0)
-    kept = encoder.layers[1].kept(torch.ones(12_000, 5), packing).view(4000, 15)
-    assert {round(v, 4) for v in kept.unique().tolist()} == {0.0, round(1 / 0.6, 4)}
-    assert (kept == kept[:, :1]).all()  # a sequence as a whole
-    assert abs(float(kept[:, 0].mean()) - 1) < 4 * float(kept[:, 0].std()) / math.sqrt(4000)
+def test_settings_of_earlier_versions_load_where_they_were_off():
+    before = {"layers": 2, "heads": 2, "width": 16, "feedforward": 32, "input_dropout": None, "layer_dropout": 0.0}
+    assert checkpoint.from_json(EncoderConfig, before) == EncoderConfig(2, 2, 16, 32)
+    with pytest.raises(TypeError, match="layer_dropout"):
+        checkpoint.from_json(EncoderConfig, before | {"layer_dropout": 0.2})
 
 
 def test_word_dropout_takes_the_vectors_of_words_and_never_of_blanks_or_ends():
@@ -247,71 +233,3 @@ def test_softened_baselines(kind):
     softer, slots_after = read(model)
     torch.testing.assert_close(softer, words / temperature)
     torch.testing.assert_close(slots_after, slots)
-
-
-def test_a_curriculum_ends_half_way():
-    config = TrainingConfig(steps=100, curriculum=0.4)
-    assert [config.lean_at(step) for step in (0, 25, 50, 99)] == pytest.approx([0.4, 0.2, 0.0, 0.0])
-    by_clock = TrainingConfig(steps=100, curriculum=0.4, seconds=10.0)
-    assert by_clock.lean_at(0, seconds=2.5) == pytest.approx(0.2) and by_clock.lean_at(25, 0.0) == pytest.approx(0.2)
-    assert TrainingConfig().lean_at(0) == 0.0
-
-
-# --- Orders that lean -------------------------------------------------------------------------------------------------
-
-
-def probability_of(order, lean):
-    """That positions are written in this order, each drawn among those left by exp(-lean i)."""
-    left, p = list(order), 1.0
-    for i in order:
-        p *= math.exp(-lean * i) / sum(math.exp(-lean * j) for j in left)
-        left.remove(i)
-    return p
-
-
-def test_leaning_orders_have_the_probability_they_say():
-    draws, lean = 20_000, 0.7
-    ranks, minus_log_q = leaning_ranks(torch.arange(draws), torch.full((draws,), 4), 6, lean)
-    orders = [tuple(order) for order in ranks[:, :4].argsort(1).tolist()]
-    for order, value in zip(orders[:500], minus_log_q.tolist(), strict=False):
-        assert value == pytest.approx(-math.log(probability_of(order, lean)), abs=1e-5)
-    counts = Counter(orders)
-    for order in itertools.permutations(range(4)):
-        p = probability_of(order, lean)
-        assert abs(counts[order] / draws - p) < 4.5 * math.sqrt(p * (1 - p) / draws)
-
-
-def test_the_weights_of_next_positions_are_those_of_leaning_orders():
-    hidden = torch.tensor([[False, True, True, False, True]])
-    rates = [math.exp(-0.3 * i) for i in (1, 2, 4)]
-    expected = [3 * rate / sum(rates) for rate in rates]
-    weights = leaning_weights(hidden, 0.3)[0]
-    assert weights[[1, 2, 4]].tolist() == pytest.approx(expected) and weights[[0, 3]].tolist() == [0, 0]
-    assert torch.equal(leaning_weights(hidden, 0.0), hidden.float())
-    assert not leaning_weights(torch.zeros(1, 3, dtype=torch.bool), 0.3).any()
-
-
-def test_a_leaning_model_is_trained_on_the_bound_of_its_orders_and_estimated_without_bias():
-    text, lean = [5, 9, 5, 7], 0.7
-    model = make_blm(lean=lean)
-    joints = {order: log_joint(model, text, order) for order in itertools.permutations(range(4))}
-    bound = sum(probability_of(o, lean) * (log_p - math.log(probability_of(o, lean))) for o, log_p in joints.items())
-    batch = Batch(*pad([text] * 8000), torch.from_numpy(np.random.default_rng(0).random(8000)), torch.arange(8000))
-    with torch.inference_mode():
-        losses = model.loss(model.prepare(batch))
-        uniform = make_blm()
-        leant = uniform.loss(uniform.prepare(dataclasses.replace(batch, lean=lean)))  # as in a curriculum
-    assert abs(-losses.mean() - bound) < 4 * losses.std() / math.sqrt(8000)
-    torch.testing.assert_close(leant, losses)
-    truth = exact(model, text)
-    assert truth == pytest.approx(exact(make_blm(), text), abs=1e-5)  # the same sum over all orders
-    weights = np.exp(monte_carlo(model, [text], orders=4000).log_weights[0] - truth)
-    assert abs(weights.mean() - 1) < 4 * weights.std() / math.sqrt(4000)
-    assert bound < truth
-
-
-def test_orders_cannot_lean_back_nor_keep_words_whole():
-    encoder = EncoderConfig(1, 2, 16, 32)
-    for config in ({"lean": -0.1}, {"lean": 0.1, "whole_words": True}):
-        with pytest.raises(BlankLMError, match="orders lean"):
-            BLMConfig(10, encoder, **config)

@@ -27,7 +27,6 @@ class Batch:
     seeds: Tensor  # [B] one seed per text for its order
     for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
     styles: Tensor | None = None  # [B] the style of each text, where texts have one
-    lean: float = 0.0  # how much more than the model's own the orders lean to the left (an early part of a curriculum)
     given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
 
     def to(self, device: torch.device | str) -> Batch:
@@ -214,13 +213,12 @@ class Draw:
     indices: np.ndarray  # [B]
     fractions: np.ndarray  # [B]
     seeds: np.ndarray  # [B]
-    lean: float = 0.0  # of all of them
 
     def part(self, rank: int, processes: int) -> Draw:
         """The texts of one process out of several; the canvases of a text, side by side, stay together."""
         text = np.cumsum(np.diff(self.indices, prepend=self.indices[:1]) != 0)  # [B]
         mine = text % processes == rank
-        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine], self.lean)
+        return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
 
     def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:
         """The texts of one process and their weight in the batch's loss.
@@ -236,7 +234,7 @@ class Draw:
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
         given = torch.from_numpy(texts.given(self.indices)) if texts.context else None
-        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, self.lean, given)
+        return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, given)
 
 
 def training_epoch(

@@ -33,6 +33,7 @@ FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
+RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, and their "off"
 MODELS = {  # kind -> where its class and config live
     "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
     "context-blm": ("blanklm.models.context_blm", "ContextBLM", "ContextBLMConfig"),
@@ -242,10 +243,12 @@ def from_json(cls: type, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
     nested = {}
     for name, value in values.items():
+        if name not in hints and name in RETIRED and value == RETIRED[name]:
+            continue
         kinds = [
             kind for kind in typing.get_args(hints.get(name)) or (hints.get(name),) if dataclasses.is_dataclass(kind)
         ]
-        fitting = [kind for kind in kinds if set(value) <= {field.name for field in dataclasses.fields(kind)}]
+        fitting = [kind for kind in kinds if set(value) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}]
         nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
     return cls(**nested)
 

@@ -614,9 +614,6 @@ def train(
         bool, typer.Option("--from-disk", help="Read the texts while training: for more than memory holds.")
     ] = False,
     dropout: Annotated[float | None, typer.Option(help="By default 0.1, or the backbone's own.")] = None,
-    lean: Annotated[
-        float, typer.Option(help="Weight orders: write word i before others by exp(-LEAN i). 0: all orders alike.")
-    ] = 0.0,
     steps: int = 10_000,
     tokens_per_batch: int = 8192,
     learning_rate: Annotated[
@@ -652,7 +649,7 @@ def train(
     """
     if task == TrainingTask.transfer:
         unfit = {"TEXTS": texts, "--valid": valid, "--backbone": backbone, "--tokenizer": tokenizer}
-        unfit |= {"--stream": stream, "--from-disk": from_disk, "--lean": lean}
+        unfit |= {"--stream": stream, "--from-disk": from_disk}
         if given := [name for name, value in unfit.items() if value]:
             raise BlankLMError(f"--task transfer trains on --style0 and --style1: leave out {', '.join(given)}")
         if style0 is None or style1 is None:
@@ -732,9 +729,9 @@ def train(
         _say(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
     torch.manual_seed(seed)
     if source:
-        model = BLM.on(source, words, max_length=max_length, lean=lean)
+        model = BLM.on(source, words, max_length=max_length)
     else:
-        model = BLM(BLMConfig(len(words), encoder, max_length=max_length, lean=lean))
+        model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
         begin_at_neighbours(model.encoder.layers[0])
         some = TokenisedTexts(encode(list(sample_texts(files, 1_000_000)))) if from_disk else training
         begin_at_frequencies(model, some.flat)

@@ -302,29 +302,6 @@ def random_orders(seeds: Tensor, lengths: Tensor, width: int, given: Tensor | No
     return ranks, torch.lgamma(lengths + 1.0)
 
 
-def leaning_ranks(seeds: Tensor, lengths: Tensor, width: int, lean: float) -> tuple[Tensor, Tensor]:
-    """Orders that lean to the left: the next position is i with probability proportional to exp(-lean i).
-
-    Returns the rank [B, L] of each position and -log q(order) [B]. At lean 0 all n! orders are alike; as it grows, text
-    is written from left to right. (An order by the arrival of exponential clocks, each with its own rate.)
-    """
-    position = torch.arange(width, device=seeds.device)
-    inside = position < lengths[:, None]  # [B, L]
-    arrival = (-torch.log1p(-uniform(seeds, width))).log() + lean * position  # [B, L] its log
-    ranks = arrival.masked_fill(~inside, torch.inf).argsort(1).argsort(1)
-    order = ranks.argsort(1)  # [B, L] the position that is written at each step
-    log_rate = (-lean * position).double().expand_as(ranks).masked_fill(~inside, -torch.inf).gather(1, order)  # [B, L]
-    log_left = log_rate.flip(1).logcumsumexp(1).flip(1)  # [B, L] of all that are not written yet
-    return ranks, torch.where(log_rate.isfinite(), log_left - log_rate, 0.0).sum(1).float()
-
-
-def leaning_weights(hidden: Tensor, lean: float) -> Tensor:
-    """[B, L] the chance that an order of ``leaning_ranks`` goes on at each ``hidden`` [B, L] position, times n - t."""
-    position = torch.arange(hidden.shape[1], device=hidden.device)
-    log_rate = (-lean * position).expand(hidden.shape).masked_fill(~hidden, -torch.inf)
-    return torch.where(hidden, log_rate.softmax(1), 0.0) * hidden.sum(1, keepdim=True)
-
-
 def random_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
     """The same for an order in which the tokens of each word come from left to right, words being interleaved.
 

@@ -59,7 +59,6 @@ class TrainingConfig:
     clip: float = 1.0  # largest gradient norm
     skew: float = 1.0  # the shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it
     canvases: int = 1  # of each text, side by side in its batch
-    curriculum: float = 0.0  # orders lean so much more to the left at first (BLMConfig.lean), not any more at half-time
     ema: float = 0.0  # decay of the averaged weights that are evaluated and kept; 0 keeps the last ones
     evaluate_every: int = 500
     save_every: int = 500
@@ -73,7 +72,7 @@ class TrainingConfig:
         for name in ("steps", "tokens_per_batch", "canvases", "evaluate_every", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "curriculum", "patience", "seconds"):
+        for name in ("warmup", "weight_decay", "patience", "seconds"):
             if not getattr(self, name) >= 0:
                 raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("learning_rate", "clip", "skew"):
@@ -92,10 +91,6 @@ class TrainingConfig:
             return (step + 1) / (self.warmup + 1)
         done = self._done((step - self.warmup) / max(1, self.steps - self.warmup), seconds)
         return 0.5 * (1 + math.cos(math.pi * done))
-
-    def lean_at(self, step: int, seconds: float = 0.0) -> float:
-        """How much more than the model's own the orders lean to the left."""
-        return self.curriculum * max(0.0, 1 - 2 * self._done(step / self.steps, seconds))
 
     def _done(self, of_steps: float, seconds: float) -> float:
         """The share of the run that is over, by its steps or by the clock, whichever is ahead."""
@@ -182,8 +177,8 @@ class Run:
             raise TrainingError("an average of weights that are sharded over processes cannot be kept: leave out --ema")
         if self.sharded and config.optimizer == "muon":
             raise TrainingError("muon needs matrices that are whole, not sharded over processes: take adamw")
-        if isinstance(texts, StreamedTexts) and (config.canvases > 1 or config.curriculum):
-            raise TrainingError("texts that are read while training have one canvas each, and no curriculum")
+        if isinstance(texts, StreamedTexts) and config.canvases > 1:
+            raise TrainingError("texts that are read while training have one canvas each")
         if (texts.context or validation.context) and not getattr(model, "reads_context", False):
             raise TrainingError(f"{type(model).__name__} has no use for a context: give it texts alone")
         wanted = getattr(model.config, "context", texts.context)
@@ -376,7 +371,6 @@ class Run:
         while step < self.config.steps:
             draws = training_epoch(self.texts, budget, seed, epoch, skew, self.config.canvases)
             for draw in draws[batch : batch + self.config.steps - step]:
-                draw = dataclasses.replace(draw, lean=self.config.lean_at(step, self.elapsed))
                 batch, step = batch + 1, step + 1
                 tokens = int(self.texts.lengths[draw.indices].sum())
                 yield Planned(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))

@@ -16,8 +16,6 @@ from blanklm.conceal import (
     Packing,
     bound,
     conceal,
-    leaning_ranks,
-    leaning_weights,
     log_softmax_of_each,
     next_of_words,
     pack,
@@ -42,11 +40,8 @@ class BLMConfig:
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
-    lean: float = 0.0  # weight orders: those that go from left to right count more (conceal.leaning_ranks)
 
     def __post_init__(self) -> None:
-        if self.lean < 0 or (self.lean and self.whole_words):
-            raise BlankLMError("orders lean by a number of 0 or more, and not where they keep words whole")
         if self.max_length < 1:
             raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
         if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
@@ -161,37 +156,27 @@ class BLM(nn.Module):
 
     def prepare(self, batch: Batch) -> Drawn:
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
-        lean = self.config.lean + batch.lean
-        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, lean, given=batch.given)
+        ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, given=batch.given)
         written = batch.lengths if batch.given is None else batch.lengths - batch.given  # [B]
         shown = show_first(ranks, written, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
-        weights = self.next_weights(batch.tokens, concealed.hidden, lean)  # [B, L]
+        weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
         actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
         return Drawn(actions, weight, written, concealed.hidden.sum(1), log_orders)
 
-    def next_weights(self, tokens: Tensor, hidden: Tensor, lean: float | None = None) -> Tensor:
-        """[B, L] the chance that an order which has left ``hidden`` goes on at each position, times n - t.
-
-        Orders ``lean`` as the config says, unless they are to lean otherwise.
-        """
-        if lean := self.config.lean if lean is None else lean:
-            return leaning_weights(hidden, lean)
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] the probability that an order which has left ``hidden`` continues at each position, times n - t."""
         return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
     def orders(
-        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, lean: float | None = None, given: Tensor | None = None
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B]."""
-        lean = self.config.lean if lean is None else lean
-        if not (lean or self.config.whole_words):
+        if not self.config.whole_words:
             return random_orders(seeds, lengths, tokens.shape[1], given)
         if given is not None:
-            message = "orders that lean or keep words whole are not all alike"
-            raise BlankLMError(f"{message}: only where all orders are alike can the first tokens be given")
-        if lean:
-            return leaning_ranks(seeds, lengths, tokens.shape[1], lean)
+            raise BlankLMError("`whole_words` and `given` cannot be combined")
         word = words_of(tokens, self.edges)  # [B, L]
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
         in_word = torch.zeros_like(word).scatter_add_(1, word, inside.long())  # [B, L] tokens of each word

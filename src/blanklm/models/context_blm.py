@@ -39,8 +39,8 @@ class ContextBLMConfig(BLMConfig):
         object.__setattr__(self, "ends", tuple(self.ends))  # JSON has lists
         if not 0 < self.context < self.max_length:
             raise BlankLMError(f"of the {self.max_length} tokens that it reads, {self.context} cannot be context")
-        if self.lean or self.whole_words:
-            raise BlankLMError("after a context all orders are alike: they neither lean nor keep words whole")
+        if self.whole_words:
+            raise BlankLMError("`whole_words` cannot be combined with a context")
 
 
 @dataclass(frozen=True)

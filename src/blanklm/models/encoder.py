@@ -24,16 +24,14 @@ class EncoderConfig:
     heads: int
     width: int
     feedforward: int
-    dropout: float = 0.1  # of each sub-layer's output, and of the input unless that has its own
-    input_dropout: float | None = None
+    dropout: float = 0.1  # of the input and of each sub-layer's output
     hidden_dropout: float = 0.0  # inside the feed-forward sub-layers
     output_dropout: float = 0.0  # of the vectors that the encoder answers with
     word_dropout: float = 0.0  # the share of shown words that a model does not get to see in training
-    layer_dropout: float = 0.0  # stochastic depth: a sequence's chance to skip the last layer, earlier ones less often
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "input_dropout", "hidden_dropout", "output_dropout", "word_dropout", "layer_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
+        for name in ("dropout", "hidden_dropout", "output_dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
                 raise BlankLMError(f"{name.replace('_', ' ')} must be 0 or more and below 1, not {getattr(self, name)}")
 
     def build(self, causal: bool = False) -> Encoder:
@@ -66,12 +64,9 @@ class Encoder(nn.Module):
 
     def __init__(self, config: EncoderConfig, causal: bool = False) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            EncoderLayer(config, causal, config.layer_dropout * number / config.layers)
-            for number in range(1, config.layers + 1)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
-        self.dropout = Dropout(config.dropout if config.input_dropout is None else config.input_dropout)
+        self.dropout = Dropout(config.dropout)
         self.output_dropout = Dropout(config.output_dropout)
         # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
         cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
@@ -103,9 +98,9 @@ def divide(temperature: float, *parts: Tensor) -> None:
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, config: EncoderConfig, causal: bool, skipped: float = 0.0) -> None:
+    def __init__(self, config: EncoderConfig, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal, self.skipped = config.heads, causal, skipped
+        self.heads, self.causal = config.heads, causal
         self.attention_norm = nn.LayerNorm(config.width)
         self.queries_keys_values = nn.Linear(config.width, 3 * config.width)
         self.attention_out = nn.Linear(config.width, config.width)
@@ -123,16 +118,9 @@ class EncoderLayer(nn.Module):
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
         q, k = rotate(q, rotary), rotate(k, rotary)
         read = memory.attend(q, k, v, packing) if memory else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
-        z = z + self.kept(self.dropout(self.attention_out(read.reshape(total, width))), packing)
+        z = z + self.dropout(self.attention_out(read.reshape(total, width)))
         inner = self.hidden_dropout(F.gelu(self.feedforward_in(self.feedforward_norm(z))))  # [T, ff]
-        return z + self.kept(self.dropout(self.feedforward_out(inner)), packing)
-
-    def kept(self, added: Tensor, packing: Packing) -> Tensor:
-        """What a sub-layer adds [T, d]: in stochastic depth nothing for some sequences, and more for the others."""
-        if not (self.training and self.skipped):
-            return added
-        keeps = torch.rand(len(packing.lengths), device=added.device) >= self.skipped  # [B]
-        return added * (keeps / (1 - self.skipped)).to(added.dtype)[packing.sequence, None]
+        return z + self.dropout(self.feedforward_out(inner))
 
 
 class Dropout(nn.Dropout):

@@ -147,7 +147,6 @@ class System:
     chunk: int = CHUNK  # tokens; of a system that goes by sentences, those of the longest
     context: int = 0  # tokens before a chunk or sentence that it is given
     begins_with: str = ""  # the system whose weights it goes on with
-    lean: float = 0.0  # of a BLM's orders, to the left
     moves: bool = True  # chunks begin elsewhere in every epoch
     frequencies: bool = True  # words begin as probable as they are frequent
     neighbours: bool = True  # the first heads of a BLM begin by reading what stands beside a symbol
@@ -174,7 +173,7 @@ class System:
         encoder = replace(corpus.guarded if self.guarded else corpus.encoder, **self.encoder)
         if not issubclass(self.kind, BLM):
             return self.kind(PredictorConfig(vocabulary, encoder, self.length))
-        config = BLMConfig(vocabulary, encoder, max_length=self.length, lean=self.lean)
+        config = BLMConfig(vocabulary, encoder, max_length=self.length)
         if issubclass(self.kind, ContextBLM):
             config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
@@ -206,30 +205,6 @@ SYSTEMS = {
     "blm-context": System(
         "BLM in context", ContextBLM, True, training=GOES_ON, batch=10.0, context=CONTEXT, begins_with="blm-128"
     ),
-    "blm-curriculum": System("BLM, orders from left-to-right to random", training={"curriculum": 0.2}),
-    "blm-lean": System("BLM, orders leaning left, 0.05 a token", lean=0.05),
-    # The BLM with one thing changed:
-    "try-plain": tried("dropout on input and sub-layers alone", encoder=ELSEWHERE),
-    "try-weak": tried("dropout 0.2", encoder=dropouts(0.2)),
-    "try-strong": tried("dropout 0.5", encoder=dropouts(0.5, 0.3, 0.2)),
-    "try-hidden": tried("dropout 0.3 inside sub-layers", encoder={"hidden_dropout": 0.3}),
-    "try-all-words": tried("no word dropout", encoder={"word_dropout": 0.0}),
-    "try-fewer-words": tried("word dropout 0.3", encoder={"word_dropout": 0.3}),
-    "try-depth": tried("stochastic depth 0.2", encoder={"layer_dropout": 0.2}),
-    "try-base": tried("base size (width 512)", encoder={"heads": 8, "width": 512, "feedforward": 2048}),
-    "try-32": tried("chunks of 32", chunk=32),
-    "try-128": tried("chunks of 128", chunk=128),
-    "try-fixed": tried("chunks that always begin at the same places", moves=False),
-    "try-adamw": tried("AdamW at 0.001 instead of Muon", training={"optimizer": "adamw", "learning_rate": 1e-3}),
-    "try-rate": tried("learning rate 0.006 instead of 0.003", training={"learning_rate": 6e-3}),
-    "try-decay": tried("weight decay 0.01 instead of 0.1", training={"weight_decay": 0.01}),
-    "try-decay-more": tried("weight decay 0.5 instead of 0.1", training={"weight_decay": 0.5}),
-    "try-not-averaged": tried("the last weights, not averaged ones", training={"ema": 0.0}),
-    "try-skew": tried("fuller canvases (u^0.7 shown)", training={"skew": 0.7}),
-    "try-canvases": tried("four canvases of each text in a batch", training={"canvases": 4}),
-    "try-frequencies": tried("words begin alike, not as their frequencies are", frequencies=False),
-    "try-neighbours": tried("heads begin at random, not at the neighbours", neighbours=False),
-    "try-lean-more": tried("orders leaning left, 0.2 a token", lean=0.2),
 }
 
 
@@ -360,7 +335,7 @@ class Part(Reproduced):
             found["infilling"] = self._once(
                 "infilling", lambda: infilling_bleu(model, tokenised(self.corpus.name)[0], self.on["sample"].texts)
             )
-            if not (self.system.tried or self.system.lean):
+            if not self.system.tried:
                 found["two_sided"] = self._once("two-sided", lambda: self._two_sided(model))
         if not self.system.tried:
             found["precision"] = self._once("precision", lambda: self._precisions(model))
@@ -396,13 +371,8 @@ class Part(Reproduced):
         return {name: _perplexity(model, chunks) for name, chunks in self.on.items() if name != "fit"}
 
     def _bounds(self, model: nn.Module) -> dict[str, float]:
-        """exp of the bound of Eq. 6, on the model's own orders; for a model that leans, on uniform orders too."""
-        found = {name: _perplexity(model, self.on[name]) for name in ("valid", "test")}
-        if self.system.lean:
-            own, model.config = model.config, replace(model.config, lean=0.0)
-            found |= {f"{name}, uniform orders": _perplexity(model, self.on[name]) for name in ("valid", "test")}
-            model.config = own
-        return found
+        """exp of the bound of Eq. 6."""
+        return {name: _perplexity(model, self.on[name]) for name in ("valid", "test")}
 
     def _two_sided(self, model: BLM) -> dict[str, Any]:
         """On texts that the model itself has written: perplexities that are too high and too low in expectation.
