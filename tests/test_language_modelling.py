@@ -220,8 +220,8 @@ def test_words_begin_as_probable_as_they_are_frequent(parts, name):
 
 def test_systems_are_compared_on_the_same_tokens(parts, monkeypatch):
     """Chunks of another length are cut from the same stretches."""
-    monkeypatch.setitem(lm.SYSTEMS, "try-32", replace(lm.SYSTEMS["try-32"], chunk=4))
-    short, long = parts("ptb", ["blm", "try-32"])
+    monkeypatch.setitem(lm.SYSTEMS, "blm-128", replace(lm.SYSTEMS["blm-128"], chunk=4))
+    short, long = parts("ptb", ["blm", "blm-128"])
     flat = [list(itertools.chain.from_iterable(part.on["sample"].texts)) for part in (short, long)]
     assert flat[0] == flat[1] and len(flat[0]) == 32
     assert set(long.on["sample"].tokens) == {4} and set(short.on["sample"].tokens) == {8}
@@ -284,16 +284,6 @@ def test_a_system_in_context_goes_on_with_another_ones_weights(parts, monkeypatc
         patched.setattr(lm, "Run", None)
         (first,) = parts("ptb", ["blm-128"])
         first.train(quiet)  # it is there already
-
-
-@pytest.mark.parametrize("name", [name for name in lm.SYSTEMS if name.startswith("try-")])
-def test_every_try_trains_and_is_the_blm_with_one_thing_changed(parts, name):
-    changes = [key for key, value in vars(AS_WRITTEN[name]).items() if value != getattr(AS_WRITTEN["blm"], key)]
-    assert changes[0] == "label" and len(changes) == 3 and changes[-1] == "tried"
-    (part,) = parts("ptb", [name])
-    part.train(quiet)
-    settings = json.loads((part.folder / "training.json").read_text())
-    assert settings["steps"] == 4 and settings["model"]["max_length"] == 8
 
 
 def test_from_the_command_line_and_a_corpus_that_is_put_there(parts, tmp_path, blanklm):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from blanklm.batching import Batch, pad
 from blanklm.canvas import Blank, Trajectory
 from blanklm.canvas import conceal as conceal_slowly
 from blanklm.conceal import Packing
-from blanklm.decoding.places import fill_greedily, log_probs_of, sample, search_beams
+from blanklm.decoding.places import fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig, number_features
@@ -172,18 +171,6 @@ def test_a_wide_beam_finds_every_fill_with_its_exact_probability(model):
         assert math.isclose(filled.log_prob, sequential_log_prob(model, text, answer), abs_tol=1e-4)
 
 
-def test_merged_drafts_have_the_probability_of_all_orders(model):
-    (found,) = search_beams(model, [[BLANK] * 4], beam=200, order="model")
-    assert len(found) == 16
-    for filled in found:
-        assert math.isclose(filled.log_prob, likelihood.exact(model, filled.ids), abs_tol=1e-3)
-
-
-def test_left_to_right_writes_the_same_number_of_characters(model):
-    (found,) = search_beams(model, [[BLANK, A, BLANK]], beam=8, order="left-to-right")
-    assert len(found) == 4 and math.isclose(sum(math.exp(f.log_prob) for f in found), 1.0, abs_tol=1e-4)
-
-
 def test_greedy_fills_many_texts_as_it_fills_one(model):
     texts = [[A, BLANK, B], [BLANK] * 7, [A, BLANK, BLANK, BLANK, C, BLANK, B], [A, B]]
     together = fill_greedily(model, texts)
@@ -227,24 +214,9 @@ def test_what_stands_in_a_text_is_scored_as_if_it_were_hidden(model):
         assert sorted(each) == hidden and math.isclose(log_prob, sum(each.values()), abs_tol=1e-4)
 
 
-def test_samples_follow_the_model(model):
-    text = [A, BLANK, BLANK]
-    drawn = sample(model, text, n=4000, seed=5)
-    counts = Counter(tuple(filled.ids) for filled in drawn)
-    (exact,) = search_beams(model, [text], beam=64, order="model")
-    for filled in exact:
-        expected = math.exp(filled.log_prob)
-        assert abs(counts[tuple(filled.ids)] / 4000 - expected) < 5 * math.sqrt(expected * (1 - expected) / 4000) + 1e-3
-    assert [f.ids for f in sample(model, text, n=3, seed=1)] == [f.ids for f in sample(model, text, n=3, seed=1)]
-
-
 def test_bad_options_are_refused_in_one_line(model):
-    with pytest.raises(BlankLMError, match="no order"):
-        search_beams(model, [[BLANK]], order="best")
     with pytest.raises(BlankLMError, match="at least 1"):
         search_beams(model, [[BLANK]], beam=0)
-    with pytest.raises(BlankLMError, match="temperature"):
-        sample(model, [BLANK], temperature=0)
     with pytest.raises(BlankLMError, match="1 to 1,000"):
         LBLMConfig(10, EncoderConfig(1, 1, 8, 8), longest_blank=5000)
 

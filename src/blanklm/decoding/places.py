@@ -1,10 +1,8 @@
-"""Filling gaps whose lengths are known, place by place: greedy, beam search and sampling, batched over texts.
+"""Fill gaps of known length, position by position: greedy and beam search, batched over texts.
 
-When every length is known a draft is a text with open places, and an action writes a character at one of them. Which
-place next (``order``):
-  confident       the place whose best character is most probable; a deterministic rule, so p(place) plays no part
-  left-to-right   the leftmost open place; likewise
-  model           the joint search over places and characters, with p(place); drafts that agree are merged
+When every length is known, a draft is a text with open positions, and an action writes a character at one of them. The
+next position is always the one whose best character is most probable: a deterministic rule, so every fill is reached in
+one way and its probability is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from blanklm.batching import pad
 from blanklm.errors import BlankLMError
 from blanklm.special import BLANK
 
-ORDERS = ("confident", "left-to-right", "model")
 WORTH_READING_ONCE = 0.8  # a share of the texts above which it saves nothing to read the rest once
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
 
@@ -156,22 +153,17 @@ def search_beams(
     policy: PlacePolicy,
     texts: Sequence[Sequence[int]],
     beam: int = 20,
-    order: str = "confident",
     within: float = float("inf"),
     temperature: float = 1.0,
     near: int | None = None,
 ) -> list[list[Filled]]:
     """The ``beam`` most probable fills of each text that the search finds, best first.
 
-    Under "confident" and "left-to-right" every fill is reached in one way, and its probability is exact; under "model"
-    drafts that came to the same canvas by different orders are merged and their probabilities added. Drafts less
-    probable than the best of their text by more than ``within`` nats are dropped.
+    Drafts less probable than the best of their text by more than ``within`` nats are dropped.
 
     ``near``: how far from the open places a draft is read anew on a CPU, by a policy that can ``read_around``; farther
     off, the text is read once. Without it every draft is read whole.
     """
-    if order not in ORDERS:
-        raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")
     if beam < 1:
         raise BlankLMError(f"the beam must be at least 1, not {beam}")
     results: list[list[Filled]] = [[] for _ in texts]
@@ -183,7 +175,7 @@ def search_beams(
         while (active := (drafts.tokens == BLANK).any(1)).any():
             expanded = drafts[active.nonzero().squeeze(1)]
             scores = _tempered(score(expanded), temperature)
-            written = _expand(expanded, scores, len(members), beam, order, within)
+            written = _expand(expanded, scores, len(members), beam, within)
             drafts = _joined(drafts[(~active).nonzero().squeeze(1)], written)
         for ids, log_prob, text in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
             i = members[text]
@@ -205,15 +197,10 @@ def _scorer(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, near: int | No
     return lambda drafts: _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
 
 
-def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, order: str, within: float) -> Drafts:
+def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, within: float) -> Drafts:
     """The best drafts with one more place written."""
-    if order == "model":
-        place = torch.arange(len(scores.text), device=scores.text.device)
-        log_p = scores.log_p_place[:, None] + scores.log_p_word  # [P, V]
-    else:
-        best = scores.log_p_word.max(1).values if order == "confident" else -scores.position  # [P]
-        place = first_best(best, scores.text)  # [R] one a draft
-        log_p = scores.log_p_word[place]  # [R, V]
+    place = first_best(scores.log_p_word.max(1).values, scores.text)  # [R] one per draft
+    log_p = scores.log_p_word[place]  # [R, V]
     parent = scores.text[place]  # [Q] the draft that a row of candidates writes on
     total = drafts.log_prob[parent, None] + log_p  # [Q, V]
     whose = drafts.text[parent]  # [Q]
@@ -225,7 +212,7 @@ def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, order: s
     table[whose[by_text], rank] = total[by_text]
     row_of = torch.zeros(table.shape[:2], dtype=torch.long, device=whose.device)
     row_of[whose[by_text], rank] = by_text
-    wanted = min(beam * (4 if order == "model" else 1), table[0].numel())
+    wanted = min(beam, table[0].numel())
     values, index = table.flatten(1).topk(wanted, dim=1)  # [B, wanted]
     keep = (values > -torch.inf) & (values >= values[:, :1] - within)  # [B, wanted]
     text, _ = keep.nonzero(as_tuple=True)  # [R']
@@ -233,50 +220,8 @@ def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, order: s
     row, word = row_of[text, chosen // table.shape[2]], chosen % table.shape[2]
     tokens = drafts.tokens[parent[row]].clone()  # [R', L]
     tokens[torch.arange(len(row), device=row.device), scores.position[place[row]]] = word
-    written = Drafts(tokens, values[keep], text)
-    return _merged(written, texts, beam) if order == "model" else written
-
-
-def _merged(drafts: Drafts, texts: int, beam: int) -> Drafts:
-    """Drafts that agree become one with the probability of all; the ``beam`` best of each text."""
-    keys = torch.cat((drafts.text[:, None], drafts.tokens), dim=1)  # [R, 1 + L]
-    unique, which = keys.unique(dim=0, return_inverse=True)
-    highest = drafts.log_prob.new_full((len(unique),), -torch.inf).scatter_reduce(0, which, drafts.log_prob, "amax")
-    total = torch.zeros_like(highest).index_add(0, which, (drafts.log_prob - highest[which]).exp())
-    merged = Drafts(unique[:, 1:], highest + total.log(), unique[:, 0])
-    order = merged.log_prob.argsort(descending=True, stable=True)
-    order = order[merged.text[order].argsort(stable=True)]  # by text, best first
-    count = torch.bincount(merged.text, minlength=texts)
-    rank = torch.arange(len(order), device=order.device) - (count.cumsum(0) - count)[merged.text[order]]
-    return merged[order[rank < beam]]
+    return Drafts(tokens, values[keep], text)
 
 
 def _joined(first: Drafts, second: Drafts) -> Drafts:
     return Drafts(*(torch.cat((a, b)) for a, b in zip(vars(first).values(), vars(second).values(), strict=True)))
-
-
-# --- Sampling -----------------------------------------------------------------------------------------------------
-
-
-def sample(
-    policy: PlacePolicy, text: Sequence[int], n: int = 1, temperature: float = 1.0, seed: int = 0
-) -> list[Filled]:
-    """``n`` random fills of a text: places by p(place), characters by p(w)^(1 / temperature)."""
-    if n < 1 or not temperature > 0:
-        raise BlankLMError("sampling takes a number of samples of at least 1 and a temperature above 0")
-    generator = torch.Generator(policy.device).manual_seed(seed)
-    filled = []
-    for members in grouped([len(text)] * n, policy.device):
-        tokens = torch.tensor([list(text)] * len(members), device=policy.device)  # [n, L]
-        lengths = torch.full((len(members),), len(text), device=policy.device)
-        log_prob = torch.zeros(len(members), device=policy.device)  # [n]
-        while (hidden := tokens == BLANK).any():
-            scores = _score(policy, tokens, lengths, hidden)
-            noise = -torch.empty_like(scores.log_p_place).exponential_(generator=generator).log()
-            place = first_best(scores.log_p_place + noise, scores.text)  # [n] Gumbel: a draw from p(place)
-            log_p = scores.log_p_word[place]  # [n, V]
-            word = torch.multinomial((log_p / temperature).softmax(1), 1, generator=generator)  # [n, 1]
-            log_prob += scores.log_p_place[place] + log_p.gather(1, word).squeeze(1)
-            tokens[torch.arange(len(members), device=policy.device), scores.position[place]] = word.squeeze(1)
-        filled += [Filled(ids, total, {}) for ids, total in zip(tokens.tolist(), log_prob.tolist(), strict=True)]
-    return filled

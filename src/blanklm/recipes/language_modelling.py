@@ -147,9 +147,6 @@ class System:
     chunk: int = CHUNK  # tokens; of a system that goes by sentences, those of the longest
     context: int = 0  # tokens before a chunk or sentence that it is given
     begins_with: str = ""  # the system whose weights it goes on with
-    moves: bool = True  # chunks begin elsewhere in every epoch
-    frequencies: bool = True  # words begin as probable as they are frequent
-    neighbours: bool = True  # the first heads of a BLM begin by reading what stands beside a symbol
     tried: bool = False  # only compared with others, on a part of the test set
 
     @property
@@ -177,8 +174,7 @@ class System:
         if issubclass(self.kind, ContextBLM):
             config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
-        if self.neighbours:
-            begin_at_neighbours(model.encoder.layers[0])
+        begin_at_neighbours(model.encoder.layers[0])
         return model
 
 
@@ -231,12 +227,11 @@ class Part(Reproduced):
         config = replace(config, **self.system.training)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, len(tokenizer))
-        moves = self.system.moves and not self.system.by_sentence
         # A left-to-right model learns to read a context from longer chunks: every word has what stands before it.
-        texts = TokenStream(lines["train"], self.system.length) if moves else self.pieces("train")
+        texts = TokenStream(lines["train"], self.system.length) if not self.system.by_sentence else self.pieces("train")
         if self.system.begins_with:
             self._go_on(model, say)
-        elif self.system.frequencies:
+        else:
             begin_at_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
         run = Run(model, tokenizer, texts, self.pieces("valid"), config, folder, about, self.workers, self.compiles)
