@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from blanklm.models.blm import BLM
-from blanklm.models.context_blm import ContextBLM
-from blanklm.recipes import language_modelling as recipe
+from blanklm.paper.baselines.context_blm import ContextBLM
+from blanklm.paper.tables import language_modelling as recipe
 
 TEXTS = 40  # in a batch, each with the recipe's number of canvases
 

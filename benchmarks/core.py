@@ -28,18 +28,18 @@ from rich.console import Console
 from rich.table import Table
 
 from blanklm.api import BlankLM
-from blanklm.batching import TokenisedTexts, training_epoch
-from blanklm.canvas import Blank, Template
+from blanklm.core.canvas import Blank, Template
+from blanklm.core.likelihood import monte_carlo
+from blanklm.core.special import SPECIAL_TOKENS
+from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus
-from blanklm.decoding.constraints import Text
+from blanklm.decoding.beam import beam_search
+from blanklm.decoding.constraint import Text
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import beam_search
-from blanklm.likelihood import monte_carlo
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
-from blanklm.special import SPECIAL_TOKENS
-from blanklm.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 10_000  # special tokens included

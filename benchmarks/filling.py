@@ -17,11 +17,11 @@ import core
 import torch
 from torch.nn import functional as F
 
-from blanklm.decoding.constraints import Text
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import beam_search, score
+from blanklm.decoding.constraint import Text
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.search import beam_search, score
 from blanklm.models.blm import BLM
-from blanklm.tokenizer import Tokenizer
 
 
 @torch.inference_mode()

@@ -18,14 +18,14 @@ from pathlib import Path
 import core
 import torch
 
-from blanklm.batching import TokenisedTexts, TokenStream, stream_chunks
-from blanklm.likelihood import bound, monte_carlo
-from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
+from blanklm.core.likelihood import bound, monte_carlo
+from blanklm.core.texts import TokenisedTexts, TokenStream, stream_chunks
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes.language_modelling import CORPORA, infilling_bleu
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import TrainingConfig, train
+from blanklm.models.init import begin_at_frequencies, begin_at_neighbours
+from blanklm.paper.tables.language_modelling import CORPORA, infilling_bleu
+from blanklm.training.run import TrainingConfig, train
 
 CHUNK = 64
 ENCODER = EncoderConfig(layers=2, heads=4, width=96, feedforward=384, dropout=0.1, output_dropout=0.1)

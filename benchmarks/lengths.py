@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from blanklm.recipes.infilling import RATIOS, parts_of
-from blanklm.recipes.report import write_json
-from blanklm.tasks.infilling import where_lengths_are_right
+from blanklm.paper.tables.infilling import RATIOS, parts_of
+from blanklm.paper.tables.report import write_json
+from blanklm.paper.tasks.infilling import where_lengths_are_right
 
 SYSTEMS = ["mlm", "blm-parallel"]  # in the order of the recipe; the BLM in the way that is best where much is hidden
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import core
 import torch
 
-from blanklm.recipes import language_modelling as recipe
+from blanklm.paper.tables import language_modelling as recipe
 
 SIZE = {"layers": 2, "heads": 4, "width": 96, "feedforward": 384}
 VALIDATED, UNUSED = 700, 20  # lines of the other streams

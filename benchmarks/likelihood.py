@@ -15,12 +15,12 @@ from pathlib import Path
 import core
 import torch
 
-from blanklm.batching import stream_chunks
+from blanklm.core.likelihood import monte_carlo
+from blanklm.core.texts import stream_chunks
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
-from blanklm.likelihood import monte_carlo
 from blanklm.models.blm import BLM
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import compile_parts
+from blanklm.training.run import compile_parts
 
 
 def rate(model: BLM, texts: list[list[int]], orders: int) -> dict[str, float]:

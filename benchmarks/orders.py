@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from blanklm.batching import TokenisedTexts, TokenStream, stream_chunks
-from blanklm.likelihood import bound, monte_carlo
+from blanklm.core.likelihood import bound, monte_carlo
+from blanklm.core.special import SPECIAL_TOKENS
+from blanklm.core.texts import TokenisedTexts, TokenStream, stream_chunks
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.left_to_right import LeftToRightStream
-from blanklm.models.predictor import PredictorConfig
-from blanklm.special import SPECIAL_TOKENS
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import TrainingConfig, train
+from blanklm.paper.baselines.left_to_right import LeftToRightStream
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.training.run import TrainingConfig, train
 
 SYMBOLS, CHUNK, ORDERS = 8, 16, 20
 ENCODER = EncoderConfig(layers=2, heads=2, width=64, feedforward=128, dropout=0.0)

@@ -20,12 +20,12 @@ from pathlib import Path
 import core
 import torch
 
-from blanklm.batching import TokenisedTexts, TokenStream, stream_chunks
-from blanklm.models.beginning import begin_at_frequencies, begin_at_neighbours
+from blanklm.core.special import SPECIAL_TOKENS, UNK
+from blanklm.core.texts import TokenisedTexts, TokenStream, stream_chunks
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.recipes.language_modelling import CORPORA, tokenised
-from blanklm.special import SPECIAL_TOKENS, UNK
-from blanklm.training import TrainingConfig, train
+from blanklm.models.init import begin_at_frequencies, begin_at_neighbours
+from blanklm.paper.tables.language_modelling import CORPORA, tokenised
+from blanklm.training.run import TrainingConfig, train
 
 SIZE = {"layers": 2, "heads": 4, "width": 96, "feedforward": 384}
 CHUNK, VALIDATED = 64, 300  # tokens of a chunk, chunks that are validated on

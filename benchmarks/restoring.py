@@ -16,11 +16,11 @@ from statistics import mean
 
 import core
 
-from blanklm import restoring
 from blanklm.data import read_corpus, slots_of_corpus
 from blanklm.data.masking import Masked
-from blanklm.restoring import Candidate, Restorer
-from blanklm.tasks.restoration import document
+from blanklm.paper.tasks.restoration import document
+from blanklm.restoration import restorer as restoring
+from blanklm.restoration.restorer import Candidate, Restorer
 
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 SHORTEST, LONGEST = 300, 1000  # characters of a text

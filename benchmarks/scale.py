@@ -18,7 +18,7 @@ from random import Random
 
 import core
 
-from blanklm.shards import Filling, fill_shards
+from blanklm.bulk.shards import Filling, fill_shards
 
 MODEL = "yelp-words"
 WORDS = ("the", "food", "service", "staff", "was", "is", "very", "really", "good", "great", "friendly", "here")

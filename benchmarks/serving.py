@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blanklm.api import BlankLM
-from blanklm.tokenizer import Tokenizer
+from blanklm.core.tokenizer import Tokenizer
 
 TEXTS = 256
 JSON = {"Content-Type": "application/json"}

@@ -16,7 +16,7 @@ import core
 import numpy as np
 import psutil
 
-from blanklm.streaming import StreamedTexts
+from blanklm.training.streamed import StreamedTexts
 
 CHARACTERS, TEXTS_A_FILE = 4000, 5000  # of a text; 20 MB a file
 

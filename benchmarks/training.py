@@ -2,7 +2,7 @@
 
     BLANKLM_DATA=<corpora> python benchmarks/training.py [--tokens-per-batch 262144] [--out FILE]
 
-The loop is the one that trains (``blanklm.training``): batches prepared ahead, compiled layers, fused AdamW. A second,
+The loop is the one that trains (``training.run``): batches prepared ahead, compiled layers, fused AdamW. A second,
 profiled stretch says where the GPU's time goes.
 """
 
@@ -19,13 +19,13 @@ import core
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from blanklm import training
-from blanklm.batching import TokenisedTexts, training_epoch
+from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import Run, TrainingConfig
+from blanklm.training import run as training
+from blanklm.training.run import Run, TrainingConfig
 
 CORPORA = (("ptb", "train"), ("yahoo", "valid"))
 STRETCH, STRETCHES, PROFILED = 20, 8, 10  # steps of a timed stretch, stretches, and profiled steps after them

@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from blanklm.batching import Batch, Draw, TokenisedTexts, training_epoch
-from blanklm.conceal import bound, conceal, random_ranks, show_first
+from blanklm.core.conceal import bound, conceal, random_ranks, show_first
+from blanklm.core.special import BLANK
+from blanklm.core.texts import Batch, Draw, TokenisedTexts, training_epoch
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import rotary_angles, rotate
-from blanklm.special import BLANK
 
 TOKENS_PER_BATCH = 4096
 STEPS_IN_TURN = 2

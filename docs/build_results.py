@@ -954,7 +954,7 @@ def sentiment_judges() -> str:
 
 def sentiment_beyond() -> str:
     """The claim that ours are ahead of every published output, row by row and along the line of the weights."""
-    from blanklm.tasks.sentiment import not_beaten
+    from blanklm.paper.tasks.sentiment import not_beaten
 
     lines = []
     for corpus in SENTIMENT:

@@ -23,17 +23,17 @@ import atheris
 import zstandard
 
 with atheris.instrument_imports(include=["blanklm"]):
-    from blanklm import checkpoint
-    from blanklm.canvas import Canvas, Template
+    from blanklm.bulk.lines import lines_in, lines_of
+    from blanklm.core.canvas import Canvas, Template
+    from blanklm.core.tokenizer import Tokenizer
     from blanklm.data import read_texts
-    from blanklm.decoding.constraints import Constraint, compile_rules
+    from blanklm.decoding.constraint import Constraint, compile_rules
     from blanklm.errors import BlankLMError
-    from blanklm.lines import lines_in, lines_of
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
-    from blanklm.notation import Document, Supplement, parse
-    from blanklm.notation.letters import language_of
-    from blanklm.tokenizer import Tokenizer
+    from blanklm.restoration.notation import Document, Supplement, parse
+    from blanklm.restoration.notation.language import language_of
+    from blanklm.training import checkpoint
 
 HERE = Path(__file__).parent
 FOLDER = Path(tempfile.mkdtemp())

@@ -9,11 +9,11 @@ import torch
 from hypothesis import settings
 
 from blanklm import cli
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.mixed import MixedConfig, MixedLBLM
-from blanklm.restoring import Restorer
-from blanklm.tokenizer import Tokenizer
+from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
+from blanklm.restoration.restorer import Restorer
 
 # Property tests: 200 cases each, the same every time; BLANKLM_CASES=10000 is the long run.
 CASES = os.environ.get("BLANKLM_CASES")

@@ -11,7 +11,7 @@ import pytest
 import blanklm
 import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
-from blanklm.canvas import Template
+from blanklm.core.canvas import Template
 from blanklm.data import mask_corpus
 from blanklm.errors import CheckpointError, ConstraintError
 
@@ -204,7 +204,8 @@ def test_decoding_and_likelihood_know_no_model_class():
     import inspect
     from pathlib import Path
 
-    from blanklm import decoding, likelihood
+    from blanklm import decoding
+    from blanklm.core import likelihood
 
     sources = [Path(inspect.getfile(likelihood)), *Path(inspect.getfile(decoding)).parent.glob("*.py")]
     assert len(sources) >= 5

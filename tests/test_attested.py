@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from blanklm import checkpoint
-from blanklm.attested import FILE, PAIRED, UNATTESTED, Attested
 from blanklm.errors import CheckpointError
-from blanklm.restoring import Gap, Restorer
+from blanklm.restoration.lexicon import FILE, PAIRED, UNATTESTED, Attested
+from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.training import checkpoint
 from tests.conftest import make_restorer
 
 TEXTS = ["ανηρ καλοσ και αγαθοσ", "καλοσ και -- νοσ", "και αγαθοσ. ανηρ"]

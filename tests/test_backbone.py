@@ -12,15 +12,16 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, trainers
 
-from blanklm import BlankLM, checkpoint
-from blanklm.batching import Batch, pad
-from blanklm.conceal import Packing
-from blanklm.decoding.search import score
+from blanklm import BlankLM
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
+from blanklm.core.texts import Batch, pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import score
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
-from blanklm.tokenizer import Tokenizer
+from blanklm.training import checkpoint
 
 transformers = pytest.importorskip("transformers")
 

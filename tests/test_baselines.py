@@ -9,24 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import BlankLM, checkpoint
-from blanklm.baselines import Infiller, LanguageModel, not_writable
-from blanklm.batching import Batch, pad
-from blanklm.canvas import Blank
-from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import Packing, conceal
+from blanklm import BlankLM
+from blanklm.core.canvas import Blank
+from blanklm.core.canvas import conceal as conceal_slowly
+from blanklm.core.conceal import Packing, conceal
+from blanklm.core.special import BLANK, EOS, SPECIAL_TOKENS
+from blanklm.core.texts import Batch, pad
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_words
 from blanklm.errors import BlankLMError
-from blanklm.hiding import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.fill_in_middle import FillInMiddle
-from blanklm.models.left_to_right import LeftToRight
-from blanklm.models.masked import ORDERS, Masked
-from blanklm.models.predictor import LATER, PredictorConfig, Unfilled
-from blanklm.special import BLANK, EOS, SPECIAL_TOKENS
-from blanklm.tasks.fluency import perplexity
-from blanklm.tasks.infilling import evaluate
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.baselines.fill_in_middle import FillInMiddle
+from blanklm.paper.baselines.hiding import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
+from blanklm.paper.baselines.left_to_right import LeftToRight
+from blanklm.paper.baselines.masked import ORDERS, Masked
+from blanklm.paper.baselines.predictor import LATER, PredictorConfig, Unfilled
+from blanklm.paper.baselines.systems import Infiller, LanguageModel, not_writable
+from blanklm.paper.tasks.fluency import perplexity
+from blanklm.paper.tasks.infilling import evaluate
+from blanklm.training import checkpoint
 
 LINES = ["The food was really good, and we liked it.", "I will never come back (to this place)!", "It was fine."]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.batching import TokenisedTexts, pad, training_epoch, validation_epoch
+from blanklm.core.texts import TokenisedTexts, pad, training_epoch, validation_epoch
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.batching import Batch, pad
-from blanklm.canvas import Blank, Trajectory
-from blanklm.conceal import bound
-from blanklm.decoding.search import score
-from blanklm.policy import SIDES
-from blanklm.special import BLANK, PAD
+from blanklm.core.canvas import Blank, Trajectory
+from blanklm.core.conceal import bound
+from blanklm.core.policy import SIDES
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import Batch, pad
+from blanklm.decoding.beam import score
 from tests.conftest import make_blm
 
 TEXT = [5, 9, 5, 7]

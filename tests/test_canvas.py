@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from blanklm.canvas import Action, Blank, Canvas, Template, Trajectory, conceal
+from blanklm.core.canvas import Action, Blank, Canvas, Template, Trajectory, conceal
 from blanklm.errors import CanvasError
 
 WORDS = ["customer", "service", "is", "awesome"]

@@ -13,9 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from blanklm import checkpoint, pretrained
+from blanklm import pretrained
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
-from blanklm.tokenizer import Tokenizer
+from blanklm.training import checkpoint
 from tests.conftest import make_blm
 
 SHAPE = ("layers", "heads", "width", "feedforward")

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from blanklm import checkpoint
-from blanklm.batching import Batch, TokenisedTexts, pad, validation_epoch
+from blanklm.core.special import BLANK
+from blanklm.core.texts import Batch, TokenisedTexts, pad, validation_epoch
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.classifier import (
@@ -15,12 +15,12 @@ from blanklm.models.classifier import (
     ConvolutionClassifierConfig,
 )
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.guided import TEMPERATURE, Guided, above_average
-from blanklm.models.masked import Masked
-from blanklm.models.predictor import PredictorConfig
 from blanklm.models.rewriter import RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
-from blanklm.special import BLANK
+from blanklm.paper.baselines.guided import TEMPERATURE, Guided, above_average
+from blanklm.paper.baselines.masked import Masked
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.training import checkpoint
 
 TEXTS = [[4, 5, 6, 7, 8], [9], [5, 4, 11]]
 TINY = EncoderConfig(2, 2, 16, 32, dropout=0.0)
@@ -134,7 +134,7 @@ def test_a_contrast_goes_out_of_the_way_of_the_other_styles():
 
 
 def test_a_styled_blm_and_classifiers_come_back_from_disk_as_what_they_are(tmp_path):
-    from blanklm.tokenizer import Tokenizer
+    from blanklm.core.tokenizer import Tokenizer
 
     words = Tokenizer.train("word", ["a b c d e f g h"])
     assert len(words) == 12
@@ -165,7 +165,7 @@ def test_the_guided_loss_puts_back_own_texts_and_shows_others_to_the_classifier(
         ids, length = pad([text])
         hidden = above_average(classifier.attention(ids, length), length)[0]
         canvas = torch.where(hidden, BLANK, ids[0])
-        from blanklm.conceal import Packing
+        from blanklm.core.conceal import Packing
 
         z = model.encoder(model.embedding(canvas), Packing.of(length, len(text)))
         logits = model.word_logits(z)[hidden]

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from blanklm import checkpoint
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.fill_in_middle import FillInMiddle
-from blanklm.models.left_to_right import LeftToRight
-from blanklm.models.masked import Masked
-from blanklm.models.predictor import PredictorConfig
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.baselines.fill_in_middle import FillInMiddle
+from blanklm.paper.baselines.left_to_right import LeftToRight
+from blanklm.paper.baselines.masked import Masked
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.training import checkpoint
 from tests.test_api import CANVAS
 
 

@@ -6,10 +6,10 @@ import random
 import numpy as np
 import torch
 
-from blanklm.canvas import Blank
-from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import conceal, next_of_words, pack, random_ranks, random_word_ranks, show_first, words_of
-from blanklm.special import BLANK, PAD
+from blanklm.core.canvas import Blank
+from blanklm.core.canvas import conceal as conceal_slowly
+from blanklm.core.conceal import conceal, next_of_words, pack, random_ranks, random_word_ranks, show_first, words_of
+from blanklm.core.special import BLANK, PAD
 
 
 def random_texts(rng, batch=200, longest=12):

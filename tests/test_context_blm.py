@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import checkpoint
 from blanklm.api import BlankLM
-from blanklm.batching import Batch, Draw, TokenisedTexts, one_stream, pad
-from blanklm.conceal import conceal, pack
+from blanklm.core.conceal import conceal, pack
+from blanklm.core.likelihood import bound, exact, monte_carlo
+from blanklm.core.texts import Batch, Draw, TokenisedTexts, one_stream, pad
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.likelihood import bound, exact, monte_carlo
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
-from blanklm.models.context_blm import ContextBLM, ContextBLMConfig, Contexts
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import TrainingConfig, train
+from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
+from blanklm.training.run import TrainingConfig, checkpoint, train
 
 ENCODER = EncoderConfig(layers=3, heads=2, width=16, feedforward=32, dropout=0.0)
 TEXTS = [[5, 9, 5, 7, 6, 8], [4, 4, 9], [9, 8, 7, 6, 5, 4, 9], [7], [6, 5, 6]]

@@ -22,7 +22,7 @@ from random import Random
 
 import pytest
 
-from blanklm.canvas import Blank, Template
+from blanklm.core.canvas import Blank, Template
 from blanklm.data import (
     Corpus,
     CorpusFile,

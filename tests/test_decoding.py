@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.canvas import Action, Blank, Canvas, Template
-from blanklm.decoding.constraints import Account, Constraint, Constraints, Rule, Text, compile_rules
+from blanklm.core.canvas import Action, Blank, Canvas, Template
+from blanklm.core.policy import SIDES
+from blanklm.core.special import BLANK
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample, score, search_beams
+from blanklm.decoding.constraint import Account, Constraint, Constraints, Rule, Text, compile_rules
 from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
-from blanklm.decoding.search import ORDERS, Sampling, beam_search, sample, score, search_beams
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
-from blanklm.policy import SIDES
-from blanklm.special import BLANK
-from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
 
 WORDS = Tokenizer.train("word", ["a b c"])

@@ -16,10 +16,10 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from blanklm import checkpoint, training
 from blanklm.errors import TrainingError
-from blanklm.streaming import StreamedTexts
-from blanklm.training import Run, TrainingConfig
+from blanklm.training import run as training
+from blanklm.training.run import Run, TrainingConfig, checkpoint
+from blanklm.training.streamed import StreamedTexts
 from tests.test_training import SENTENCES, corpus, new_model
 
 ROOT = Path(__file__).parents[1]

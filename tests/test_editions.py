@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from blanklm import editions
-from blanklm.editions import certainty, restore
 from blanklm.errors import BlankLMError, NotationError
-from blanklm.notation import parse
-from blanklm.parallels import Parallel
-from blanklm.restoring import Candidate, Gap, GapRestoration, Hypothesis, Restoration, Restorer
+from blanklm.restoration import edition as editions
+from blanklm.restoration.edition import certainty, restore
+from blanklm.restoration.notation import parse
+from blanklm.restoration.parallels import Parallel
+from blanklm.restoration.restorer import Candidate, Gap, GapRestoration, Hypothesis, Restoration, Restorer
 from tests.conftest import make_restorer
 
 

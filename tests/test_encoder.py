@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from blanklm.conceal import Packing
-from blanklm.models.beginning import begin_at_neighbours, begin_marian_at_places, begin_roberta_at_neighbours
+from blanklm.core.conceal import Packing
+from blanklm.core.special import PAD
 from blanklm.models.encoder import (
     Encoder,
     EncoderConfig,
@@ -20,10 +20,10 @@ from blanklm.models.encoder import (
     rotary_angles,
     rotate,
 )
-from blanklm.models.predictor import PredictorConfig
-from blanklm.models.roberta import RobertaMasked, roberta_of
-from blanklm.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from blanklm.special import PAD
+from blanklm.models.init import begin_at_neighbours, begin_marian_at_places, begin_roberta_at_neighbours
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.paper.baselines.roberta import RobertaMasked, roberta_of
+from blanklm.paper.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 
 
 def reference(encoder, vectors, causal):

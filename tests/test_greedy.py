@@ -5,12 +5,12 @@ import random
 import pytest
 import torch
 
-from blanklm.decoding.constraints import NEAR, Constraint
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import ORDERS, search_beams
+from blanklm.decoding.constraint import NEAR, Constraint
 from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
 from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
-from blanklm.decoding.search import ORDERS, search_beams
 from blanklm.errors import BlankLMError
-from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
 from tests.test_decoding import text_of
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from blanklm.canvas import Fill, Template
+from blanklm.core.canvas import Fill, Template
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import Masked, find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import DataError
-from blanklm.metrics import corpus_bleu
-from blanklm.tasks.infilling import evaluate, failure, fills_of, in_pieces, score, where_lengths_are_right
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score, where_lengths_are_right
+from blanklm.paper.tasks.metrics import corpus_bleu
 
 SENTENCES = Path(__file__).parent / "fixtures" / "yelp_test.txt"
 PAPER = {0.1: 75.2, 0.2: 55.0, 0.3: 37.4, 0.4: 23.6, 0.5: 13.0}  # Table 1, "No infill"

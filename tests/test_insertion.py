@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import likelihood
-from blanklm.baselines import Infiller
-from blanklm.batching import TokenisedTexts, training_epoch
-from blanklm.conceal import Packing
+from blanklm.core import likelihood
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, EOS, PAD
+from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_words
 from blanklm.errors import BlankLMError
-from blanklm.models import insertion
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.insertion import STOP, InsertionTransformer
-from blanklm.models.predictor import PredictorConfig, Unfilled
-from blanklm.models.slot_insertion import SlotInsertion
-from blanklm.special import BLANK, EOS, PAD
-from blanklm.tasks.infilling import evaluate, failure
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.baselines import insertion
+from blanklm.paper.baselines.insertion import STOP, InsertionTransformer
+from blanklm.paper.baselines.predictor import PredictorConfig, Unfilled
+from blanklm.paper.baselines.slot_insertion import SlotInsertion
+from blanklm.paper.baselines.systems import Infiller
+from blanklm.paper.tasks.infilling import evaluate, failure
 from tests.test_baselines import allow_all, batch_of, make, random_texts
 from tests.test_training import SENTENCES, corpus
 

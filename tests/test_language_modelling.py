@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import likelihood
-from blanklm.batching import TokenStream, one_stream, stream_chunks
-from blanklm.conceal import Packing
+from blanklm.core import likelihood
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, EOS, PAD
+from blanklm.core.texts import TokenStream, one_stream, stream_chunks
 from blanklm.errors import BlankLMError
-from blanklm.models.beginning import begin_at_frequencies
-from blanklm.models.left_to_right import LeftToRightStream
-from blanklm.recipes import language_modelling as lm
-from blanklm.special import BLANK, EOS, PAD
+from blanklm.models.init import begin_at_frequencies
+from blanklm.paper.baselines.left_to_right import LeftToRightStream
+from blanklm.paper.tables import language_modelling as lm
 from tests.test_baselines import make
 
 AS_WRITTEN = dict(lm.SYSTEMS)

@@ -6,17 +6,17 @@ import math
 import pytest
 import torch
 
-from blanklm import likelihood
-from blanklm.batching import Batch, pad
-from blanklm.canvas import Blank, Trajectory
-from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import Packing
-from blanklm.decoding.places import fill_greedily, log_probs_of, search_beams
+from blanklm.core import likelihood
+from blanklm.core.canvas import Blank, Trajectory
+from blanklm.core.canvas import conceal as conceal_slowly
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, SPECIAL_TOKENS
+from blanklm.core.texts import Batch, pad
+from blanklm.decoding.fixed_length import fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig, number_features
-from blanklm.models.mixed import MixedConfig, MixedLBLM
-from blanklm.special import BLANK, SPECIAL_TOKENS
+from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
 
 A, B, C = range(len(SPECIAL_TOKENS), len(SPECIAL_TOKENS) + 3)  # an alphabet of three, of which two are written
 TEXT = [A, B, B, A]

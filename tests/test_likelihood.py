@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import likelihood
-from blanklm.batching import Batch, pad
+from blanklm.core import likelihood
+from blanklm.core.likelihood import Estimate, bound, draw_texts, exact, monte_carlo
+from blanklm.core.texts import Batch, pad
 from blanklm.errors import BlankLMError
-from blanklm.likelihood import Estimate, bound, draw_texts, exact, monte_carlo
-from blanklm.models.insertion import InsertionTransformer
+from blanklm.paper.baselines.insertion import InsertionTransformer
 from tests.conftest import make_blm
 from tests.test_baselines import make
 from tests.test_blm import log_joint

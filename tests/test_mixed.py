@@ -6,14 +6,14 @@ from dataclasses import fields
 
 import torch
 
-from blanklm.batching import Batch, pad
-from blanklm.conceal import conceal, hashed_words
-from blanklm.decoding.places import search_beams
+from blanklm.core.conceal import conceal, hashed_words
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import Batch, pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.fixed_length import search_beams
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.mixed import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, draw_gaps, draw_untold
-from blanklm.restoring import Gap, Restorer
-from blanklm.special import BLANK, PAD
-from blanklm.tokenizer import Tokenizer
+from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, draw_gaps, draw_untold
+from blanklm.restoration.restorer import Gap, Restorer
 from tests.test_lblm import TEXT, A, B, C, make
 
 

@@ -7,21 +7,21 @@ from random import Random
 import pytest
 import torch
 
-from blanklm import checkpoint
-from blanklm.baselines import Infiller, fitting_spans, load_system
-from blanklm.batching import pad
-from blanklm.canvas import Template
-from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import Packing, conceal
+from blanklm.core.canvas import Template
+from blanklm.core.canvas import conceal as conceal_slowly
+from blanklm.core.conceal import Packing, conceal
+from blanklm.core.special import BLANK, EOS, PAD, UNK
+from blanklm.core.texts import pad
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.hiding import draw_hidden
-from blanklm.models.bert_lm import BertLM, BertLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.predictor import PredictorConfig, Unfilled
-from blanklm.models.roberta import RobertaMasked, roberta_of
-from blanklm.models.seq2seq import COPIES, TARGETS, Seq2Seq, Seq2SeqConfig, spans_with_marks
-from blanklm.special import BLANK, EOS, PAD, UNK
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.baselines.bert_lm import BertLM, BertLMConfig
+from blanklm.paper.baselines.hiding import draw_hidden
+from blanklm.paper.baselines.predictor import PredictorConfig, Unfilled
+from blanklm.paper.baselines.roberta import RobertaMasked, roberta_of
+from blanklm.paper.baselines.seq2seq import COPIES, TARGETS, Seq2Seq, Seq2SeqConfig, spans_with_marks
+from blanklm.paper.baselines.systems import Infiller, fitting_spans, load_system
+from blanklm.training import checkpoint
 from tests.test_baselines import allow_all, batch_of, random_texts
 
 TINY = EncoderConfig(2, 2, 16, 32, dropout=0.0)
@@ -295,7 +295,7 @@ class Scripted(torch.nn.Module):
 
 
 def test_outputs_that_do_not_fit_are_shown_as_they_are():
-    from blanklm.models.predictor import Written
+    from blanklm.paper.baselines.predictor import Written
 
     tokenizer = Tokenizer.train("word", ["when time flies , where does it go ?"])
 
@@ -330,7 +330,7 @@ def test_weights_that_have_two_names_are_stored_once(tmp_path):
 
 @pytest.mark.parametrize("kind", ["roberta-masked", "bert-lm", "insertion"])
 def test_every_kind_comes_back_from_disk(tmp_path, kind):
-    from blanklm.models.insertion import InsertionTransformer
+    from blanklm.paper.baselines.insertion import InsertionTransformer
 
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"])
     makers = {

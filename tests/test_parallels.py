@@ -5,9 +5,9 @@ import lzma
 
 import pytest
 
-from blanklm import parallels
-from blanklm.parallels import Formulae, Parallel, Parallels, TrainingTexts, records
-from blanklm.recipes import formulae
+from blanklm.paper.bundled import formulae
+from blanklm.restoration import parallels
+from blanklm.restoration.parallels import Formulae, Parallel, Parallels, TrainingTexts, records
 
 TEXTS = [
     ("A", "iovi optimo maximo votum solvit libens merito"),

@@ -9,15 +9,15 @@ import torch
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from blanklm.canvas import Action, Blank, Canvas, Template, Trajectory
-from blanklm.canvas import conceal as conceal_slowly
-from blanklm.conceal import conceal, pack, random_ranks, show_first
-from blanklm.decoding.constraints import Constraint
+from blanklm.core.canvas import Action, Blank, Canvas, Template, Trajectory
+from blanklm.core.canvas import conceal as conceal_slowly
+from blanklm.core.conceal import conceal, pack, random_ranks, show_first
+from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
+from blanklm.core.tokenizer import _WORD, KINDS, Tokenizer
+from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample
+from blanklm.decoding.constraint import Constraint
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import ORDERS, Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CanvasError
-from blanklm.special import BLANK, PAD, SPECIAL_TOKENS
-from blanklm.tokenizer import _WORD, KINDS, Tokenizer
 from tests.test_decoding import LIKELY_TO_STOP, MODEL, check_constraints, text_of
 from tests.test_tokenizer import LINES
 

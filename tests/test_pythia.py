@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 
-from blanklm.baselines import SlotBySlot
-from blanklm.batching import Batch, pad
-from blanklm.models.pythia import SEGMENT, Pythia, PythiaConfig
-from blanklm.restoring import Gap
-from blanklm.special import BLANK, PAD
-from blanklm.tokenizer import Tokenizer
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import Batch, pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.paper.baselines.pythia import SEGMENT, Pythia, PythiaConfig
+from blanklm.paper.baselines.systems import SlotBySlot
+from blanklm.restoration.restorer import Gap
 
 TOKENIZER = Tokenizer.train("character", ["ab -"])
 A, B, SPACE, LOST = (TOKENIZER.encode(character)[0] for character in "ab -")

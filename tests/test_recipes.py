@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from blanklm import BlankLM, checkpoint
-from blanklm.baselines import Infiller, LanguageModel, load_system
+from blanklm import BlankLM
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import english, english_tries, yelp_words
+from blanklm.paper.baselines.systems import Infiller, LanguageModel, load_system
+from blanklm.paper.bundled import english, english_tries, yelp_words
+from blanklm.training import checkpoint
 from tests.test_backbone import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)

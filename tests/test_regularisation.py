@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm import checkpoint
-from blanklm.batching import (
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, EOS
+from blanklm.core.texts import (
     GOLDEN,
     POOL,
     Batch,
@@ -22,17 +23,15 @@ from blanklm.batching import (
     training_epoch,
     validation_epoch,
 )
-from blanklm.conceal import Packing
-from blanklm.decoding.search import score
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import score
 from blanklm.errors import BlankLMError, TrainingError
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
-from blanklm.models.insertion import InsertionTransformer
-from blanklm.models.left_to_right import LeftToRight, LeftToRightStream
-from blanklm.models.predictor import PredictorConfig
-from blanklm.special import BLANK, EOS
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import TrainingConfig, train
+from blanklm.paper.baselines.insertion import InsertionTransformer
+from blanklm.paper.baselines.left_to_right import LeftToRight, LeftToRightStream
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.training.run import TrainingConfig, checkpoint, train
 from tests.conftest import make_blm
 from tests.test_baselines import make
 from tests.test_encoder import reference

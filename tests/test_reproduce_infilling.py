@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from blanklm import checkpoint, pretrained
-from blanklm.batching import TokenisedTexts, training_epoch
+from blanklm import pretrained
+from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.models.beginning import begin_at_frequencies
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import infilling
-from blanklm.recipes import infilling_at_once as at_once
-from blanklm.tasks.infilling import where_lengths_are_right
-from blanklm.tokenizer import Tokenizer
+from blanklm.models.init import begin_at_frequencies
+from blanklm.paper.tables import infilling
+from blanklm.paper.tables import infilling_at_once as at_once
+from blanklm.paper.tasks.infilling import where_lengths_are_right
+from blanklm.training import checkpoint
 from tests.test_backbone import publish
 
 ROOT = Path(__file__).resolve().parent.parent

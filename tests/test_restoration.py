@@ -8,9 +8,8 @@ import pytest
 from blanklm.data import editors_restorations, many_slots, single_slot, slots_of_corpus
 from blanklm.data.masking import cut
 from blanklm.errors import DataError
-from blanklm.metrics import character_error_rate, edit_distance, expected_calibration_error
-from blanklm.restoring import Candidate, Gap
-from blanklm.tasks.restoration import (
+from blanklm.paper.tasks.metrics import character_error_rate, edit_distance, expected_calibration_error
+from blanklm.paper.tasks.restoration import (
     TEMPERATURES,
     calibrate,
     document,
@@ -19,6 +18,7 @@ from blanklm.tasks.restoration import (
     score_ranked,
     without_repeats,
 )
+from blanklm.restoration.restorer import Candidate, Gap
 from tests.conftest import make_restorer
 
 TEXT = "εδοξεν τηι βουληι και τωι δημωι -- επειδη # διονυσιοσ ανηρ αγαθοσ ων διατελει " * 8

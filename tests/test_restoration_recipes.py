@@ -7,13 +7,14 @@ from functools import partial
 
 import pytest
 
-from blanklm.attested import FILE, Attested
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import greek, latin, restoration, restorers
-from blanklm.recipes.stages import encode_characters, pieces_of, snippets
-from blanklm.restoring import Gap, Restorer
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.bundled import greek, latin, restorers
+from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
+from blanklm.paper.tables import restoration
+from blanklm.restoration.lexicon import FILE, Attested
+from blanklm.restoration.restorer import Gap, Restorer
 from tests.conftest import make_restorer
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blanklm import checkpoint
 from blanklm.pretrained import HERE
+from blanklm.training import checkpoint
 from tests.conftest import make_restorer
 
 FILES = Path(__file__).parent / "notation" / "files"

@@ -7,11 +7,10 @@ import unicodedata
 import pytest
 import torch
 
-from blanklm import checkpoint
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
-from blanklm.restoring import (
+from blanklm.restoration.restorer import (
     Candidate,
     Draft,
     Gap,
@@ -22,6 +21,7 @@ from blanklm.restoring import (
     weighed,
     without_needless_spaces,
 )
+from blanklm.training import checkpoint
 from tests.conftest import make_restorer
 
 DOCUMENT = ["αγαθηι τυχηι ", Gap(4, 4), " η βουλη και ", Gap(2, 5), " δημοσ ", Gap(), " ετιμησεν"]

@@ -5,7 +5,7 @@ import pytest
 
 from blanklm.data import data_root
 from blanklm.errors import DataError
-from blanklm.tasks.sentiment import (
+from blanklm.paper.tasks.sentiment import (
     PUBLISHED,
     Salience,
     TestSet,

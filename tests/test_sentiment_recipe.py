@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from blanklm import BlankLM, Transfer, pretrained
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import sentiment
-from blanklm.recipes.sentiment import Setting
-from blanklm.tasks.sentiment import PUBLISHED
-from blanklm.tokenizer import Tokenizer
-from blanklm.transfer import CONTRAST, SAMPLES, TEMPERATURE, Weights
+from blanklm.paper.tables import sentiment
+from blanklm.paper.tables.sentiment import Setting
+from blanklm.paper.tasks.sentiment import PUBLISHED
+from blanklm.transfer.transfer import CONTRAST, SAMPLES, TEMPERATURE, Weights
 
 RESULTS = Path(__file__).parents[1] / "results"
 GOOD = ["the food was great .", "i love this place !", "very nice staff and good service ."]

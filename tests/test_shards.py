@@ -14,10 +14,10 @@ import psutil
 import pytest
 import torch
 
+from blanklm.bulk.lines import EveryBlank
+from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
 from blanklm.data import read_lines
 from blanklm.errors import BlankLMError, CheckpointError, DataError
-from blanklm.lines import EveryBlank
-from blanklm.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
 
 YELP = Filling("yelp-words", "cpu")
 BAD = [{"text": "no blank"}, {"texts": "___"}, {"text": "___[5-2]"}]
@@ -119,7 +119,7 @@ def test_a_full_disk_stops_the_work_and_leaves_no_half_of_a_shard(tmp_path, monk
     def no_space(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("blanklm.shards.one_line_json", no_space)
+    monkeypatch.setattr("blanklm.bulk.shards.one_line_json", no_space)
     with pytest.raises(CheckpointError, match="disk is full"):
         ShardFiller(YELP).fill(shard)
     assert not (tmp_path / "out/0.jsonl").exists() and not list((tmp_path / "out").rglob("*.tmp"))

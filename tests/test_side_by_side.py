@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from blanklm import pretrained
-from blanklm.canvas import Fill, Template
+from blanklm.core.canvas import Fill, Template
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.recipes import side_by_side
-from blanklm.recipes.side_by_side import TEXTS, compare, page
+from blanklm.paper.tables import side_by_side
+from blanklm.paper.tables.side_by_side import TEXTS, compare, page
 from tests.serve.browser import chromium
 from tests.test_baselines import LINES, FillInMiddle, PredictorConfig, Tokenizer, checkpoint
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from blanklm.errors import TrainingError
-from blanklm.streaming import Place, StreamedTexts, sample_texts
+from blanklm.training.streamed import Place, StreamedTexts, sample_texts
 
 
 def numbers(texts):
@@ -69,8 +69,8 @@ def test_texts_are_shuffled_anew_each_epoch_and_by_the_seed(corpus):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_from_any_place_the_same_batches_come_again(corpus, rank, monkeypatch):
-    monkeypatch.setattr("blanklm.streaming.POOL", 3)  # many blocks, across the ends of shards
-    monkeypatch.setattr("blanklm.streaming.TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr("blanklm.training.streamed.POOL", 3)  # many blocks, across the ends of shards
+    monkeypatch.setattr("blanklm.training.streamed.TEXTS_AT_ONCE", 7)
     whole = list(islice(corpus.batches(60, 5, None, rank, 2), 150))
     assert len({batch.after.epoch for batch in whole}) > 2 and len({batch.after.shard for batch in whole}) > 2
     for step in (0, 1, 17, 40, 41, 80, 120):

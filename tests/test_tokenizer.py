@@ -5,11 +5,11 @@ import random
 import pytest
 import torch
 
-from blanklm.canvas import Blank, Template
-from blanklm.conceal import words_of
+from blanklm.core.canvas import Blank, Template
+from blanklm.core.conceal import words_of
+from blanklm.core.special import BLANK, EOS, PAD, UNK
+from blanklm.core.tokenizer import KINDS, Tokenizer
 from blanklm.errors import BlankLMError, CheckpointError
-from blanklm.special import BLANK, EOS, PAD, UNK
-from blanklm.tokenizer import KINDS, Tokenizer
 
 LINES = [
     "they also have ice cream which is really good .",

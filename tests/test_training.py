@@ -13,15 +13,14 @@ import time
 import pytest
 import torch
 
-from blanklm import checkpoint
-from blanklm.batching import TokenisedTexts
+from blanklm.core.likelihood import bound
+from blanklm.core.texts import TokenisedTexts
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError, TrainingError
-from blanklm.likelihood import bound
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.streaming import StreamedTexts
-from blanklm.tokenizer import Tokenizer
-from blanklm.training import Run, TrainingConfig, train
+from blanklm.training.run import Run, TrainingConfig, checkpoint, train
+from blanklm.training.streamed import StreamedTexts
 from tests.test_checkpoint import Payload
 
 SENTENCES = [

@@ -8,9 +8,9 @@ import pytest
 from safetensors.torch import load_file
 
 from blanklm import BlankLM, BlankLMError, Transfer
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import blank_out
-from blanklm.tokenizer import Tokenizer
-from blanklm.transfer import MASKS, Marked, Weights, in_print, is_negated, overlap, places_of, written_again
+from blanklm.transfer.transfer import MASKS, Marked, Weights, in_print, is_negated, overlap, places_of, written_again
 
 NICE = "The employees were super nice and efficient!"
 

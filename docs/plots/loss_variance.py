@@ -24,9 +24,9 @@ import numpy as np
 import torch
 
 from blanklm import BlankLM
-from blanklm.conceal import random_ranks, show_first
+from blanklm.core.conceal import random_ranks, show_first
+from blanklm.core.policy import Policy
 from blanklm.data import read_corpus
-from blanklm.policy import Policy
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL, CORPUS, SPLIT = "yelp-words", "yelp", "valid.0"

@@ -24,27 +24,27 @@ __all__ = [
 ]
 
 _HOME = {
-    "Action": "blanklm.canvas",
-    "Blank": "blanklm.canvas",
+    "Action": "blanklm.core.canvas",
+    "Blank": "blanklm.core.canvas",
     "BlankLM": "blanklm.api",
     "BlankLMError": "blanklm.errors",
-    "Canvas": "blanklm.canvas",
-    "Constraint": "blanklm.decoding.constraints",
-    "Fill": "blanklm.canvas",
+    "Canvas": "blanklm.core.canvas",
+    "Constraint": "blanklm.decoding.constraint",
+    "Fill": "blanklm.core.canvas",
     "Score": "blanklm.api",
-    "Template": "blanklm.canvas",
-    "Trajectory": "blanklm.canvas",
-    "restore": "blanklm.editions",
-    "Transfer": "blanklm.transfer",
+    "Template": "blanklm.core.canvas",
+    "Trajectory": "blanklm.core.canvas",
+    "restore": "blanklm.restoration.edition",
+    "Transfer": "blanklm.transfer.transfer",
 }
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score
-    from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
-    from blanklm.decoding.constraints import Constraint
-    from blanklm.editions import restore
+    from blanklm.core.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+    from blanklm.decoding.constraint import Constraint
     from blanklm.errors import BlankLMError
-    from blanklm.transfer import Transfer
+    from blanklm.restoration.edition import restore
+    from blanklm.transfer.transfer import Transfer
 
 
 def __getattr__(name: str) -> Any:

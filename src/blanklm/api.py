@@ -14,20 +14,22 @@ import numpy as np
 import torch
 from torch import nn
 
-from blanklm import checkpoint, likelihood, pretrained
-from blanklm.batching import cut, one_stream
-from blanklm.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
-from blanklm.decoding.constraints import Constraint, Constraints, Text, compile_rules
+from blanklm import pretrained
+from blanklm.core import likelihood
+from blanklm.core.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+from blanklm.core.special import BLANK
+from blanklm.core.texts import cut, one_stream
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.beam import Sampling, beam_search, sample
+from blanklm.decoding.constraint import Constraint, Constraints, Text, compile_rules
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.decoding.search import Sampling, beam_search, sample
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
 from blanklm.models.blm import BLM
-from blanklm.models.context_blm import ContextBLM
-from blanklm.models.predictor import LONGEST_SPAN
 from blanklm.models.rewriter import Rewriter
-from blanklm.special import BLANK
-from blanklm.tokenizer import Tokenizer
+from blanklm.paper.baselines.context_blm import ContextBLM
+from blanklm.paper.baselines.predictor import LONGEST_SPAN
+from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
 SCORE_METHODS = ("exact", "monte-carlo", "bound")
@@ -85,7 +87,7 @@ class BlankLM:
         if not isinstance(loaded.model, BLM):
             if isinstance(loaded.model, Rewriter):
                 raise BlankLMError(f"{name_or_path} rewrites texts in another style: use it with blanklm transfer")
-            raise BlankLMError(f"{name_or_path} is no BLM: load it with blanklm.restoring or blanklm.baselines")
+            raise BlankLMError(f"{name_or_path} is not a BLM: use blanklm restore or blanklm evaluate")
         try:
             model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from blanklm.errors import NotationError
-from blanklm.notation import Lacuna, Supplement, detect, epidoc, parse
+from blanklm.restoration.notation import Lacuna, Supplement, detect, epidoc, parse
 
 FILES = Path(__file__).parent / "files"
 SAMPLES = sorted(FILES.glob("*.xml"))

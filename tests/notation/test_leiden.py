@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blanklm.errors import NotationError
-from blanklm.notation import Lacuna, Supplement, leiden, parse
+from blanklm.restoration.notation import Lacuna, Supplement, leiden, parse
 
 
 def parts(source):

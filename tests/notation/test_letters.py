@@ -3,8 +3,8 @@
 import pytest
 
 from blanklm.errors import BlankLMError, NotationError
-from blanklm.notation import parse
-from blanklm.notation.letters import as_written, language_of, script
+from blanklm.restoration.notation import parse
+from blanklm.restoration.notation.language import as_written, language_of, script
 
 
 def test_the_script_of_a_letter():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from blanklm.canvas import Template
+from blanklm.core.canvas import Template
 from blanklm.serve.app import create_app
 from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits

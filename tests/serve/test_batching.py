@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from blanklm.serve.batching import Batcher, Job, Stopped
 from blanklm.serve.limits import Limits, Refusal
+from blanklm.serve.worker import Batcher, Job, Stopped
 
 
 class Work:

@@ -12,8 +12,8 @@ import torch
 from playwright.sync_api import Page, expect
 
 from blanklm import Blank, BlankLM, cli
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.backbone import Pretrained
-from blanklm.tokenizer import Tokenizer
 from tests.conftest import make_blm
 from tests.serve.conftest import served
 from tests.test_backbone import publish

@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from playwright.sync_api import expect
 from schemathesis import GenerationMode
 
-from blanklm import checkpoint, cli, editions
-from blanklm.restoring import Restorer
+from blanklm import cli
+from blanklm.restoration import edition as editions
+from blanklm.restoration.restorer import Restorer
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
+from blanklm.training import checkpoint
 from tests.conftest import make_restorer
 from tests.serve.conftest import served
 from tests.serve.test_page import CONTRAST

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blanklm.canvas import Action
-from blanklm.special import BLANK
+from blanklm.core.canvas import Action
+from blanklm.core.special import BLANK
 
 Missing = tuple[tuple[int, ...], ...]  # by blank of the first canvas: which of its required phrases are missing
 Pending = tuple[int, tuple[int, ...]]  # where a phrase goes on, and the tokens that remain

@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from blanklm.batching import pad
-from blanklm.decoding.constraints import NEAR, Rule, Text
+from blanklm.core.policy import SIDES, Policy, Scores
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.constraint import NEAR, Rule, Text
 from blanklm.decoding.draft import Draft
-from blanklm.policy import SIDES, Policy, Scores
-from blanklm.special import BLANK, PAD
-from blanklm.tokenizer import Tokenizer
 
 WORD_SCORES_AT_ONCE = {"cpu": 2**25, "cuda": 2**30}  # blanks times vocabulary
 FIRST_WORDS = 8  # how many of a blank's best words are looked at before more are

@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from blanklm.decoding.constraints import NEAR, Text
+from blanklm.core.policy import SIDES, Policy
+from blanklm.decoding.beam import RETRY_BEAM, beam_search, views
+from blanklm.decoding.constraint import NEAR, Text
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import fill_greedily, fits_in_parallel
-from blanklm.decoding.search import RETRY_BEAM, beam_search, views
 from blanklm.errors import BlankLMError
-from blanklm.policy import SIDES, Policy
 
 
 def fill_in_parallel(policy: Policy, texts: Sequence[Text], threshold: float = 0.0) -> list[Draft]:

@@ -20,10 +20,10 @@ import torch
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from blanklm.conceal import Packing
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
-from blanklm.tokenizer import Tokenizer
 
 NOT_SETTINGS = (
     "_name_or_path",

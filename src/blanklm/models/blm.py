@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from blanklm.batching import Batch
-from blanklm.conceal import (
+from blanklm.core.conceal import (
     PackedActions,
     Packing,
     bound,
@@ -24,11 +23,12 @@ from blanklm.conceal import (
     show_first,
     words_of,
 )
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import Batch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.encoder import Encoder, EncoderConfig, divide, drop_words, initialise
-from blanklm.special import BLANK, PAD
-from blanklm.tokenizer import Tokenizer
 
 WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.batching import Batch
-from blanklm.special import PAD
+from blanklm.core.special import PAD
+from blanklm.core.texts import Batch
 
 
 class Classifier(nn.Module):

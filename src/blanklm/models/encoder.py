@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from blanklm.conceal import ROWS, ContextPacking, Packing
+from blanklm.core.conceal import ROWS, ContextPacking, Packing
+from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
-from blanklm.special import BLANK, EOS
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.batching import Batch
-from blanklm.conceal import (
+from blanklm.core.conceal import (
     Concealed,
     PackedActions,
     bound,
@@ -26,11 +25,12 @@ from blanklm.conceal import (
     pack,
     show_first,
 )
+from blanklm.core.policy import EveryOrder
+from blanklm.core.special import SPECIAL_TOKENS
+from blanklm.core.texts import Batch
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig, initialise
-from blanklm.policy import EveryOrder
-from blanklm.special import SPECIAL_TOKENS
-from blanklm.tokenizer import Tokenizer
 
 FEATURES = 64  # of a number
 NEVER_RESTORED = ("-", "#")  # in the corpora: one lost letter, a loss of unknown extent

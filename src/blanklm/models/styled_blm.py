@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from blanklm.batching import Batch
-from blanklm.conceal import Packing
+from blanklm.core.conceal import Packing
+from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, BLMScores, Drawn
 

@@ -33,7 +33,8 @@ def locate(name_or_path: str | Path) -> Path:
 def _download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    from blanklm import attested, checkpoint
+    from blanklm.restoration import lexicon as attested
+    from blanklm.training import checkpoint
 
     try:
         return Path(snapshot_download(repository, allow_patterns=[*checkpoint.FILES, attested.FILE]))

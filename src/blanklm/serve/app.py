@@ -26,13 +26,13 @@ from starlette.exceptions import HTTPException
 from blanklm import __version__
 from blanklm.api import BlankLM
 from blanklm.errors import BlankLMError
-from blanklm.serve.batching import Batcher, Job, Stopped
+from blanklm.serve.events import EVENT_SCHEMA, Stream
 from blanklm.serve.guard import Guard, refused
 from blanklm.serve.limits import Limits, Refusal, out_of_time
-from blanklm.serve.metrics import Measured, Metrics
-from blanklm.serve.streaming import EVENT_SCHEMA, Stream
+from blanklm.serve.prometheus import Measured, Metrics
 from blanklm.serve.tasks import TASKS
 from blanklm.serve.tasks.task import Task, TaskBody
+from blanklm.serve.worker import Batcher, Job, Stopped
 
 LOG = logging.getLogger("uvicorn.error")
 STATIC = Path(__file__).parent / "static"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from blanklm import checkpoint, pretrained
+from blanklm import pretrained
 from blanklm.api import BlankLM
-from blanklm.restoring import Restorer
-from blanklm.transfer import Transfer
+from blanklm.restoration.restorer import Restorer
+from blanklm.training import checkpoint
+from blanklm.transfer.transfer import Transfer
 
 # Kind of checkpoint -> what uses it; a BlankLM by default.
 LOADERS = {"lblm": Restorer, "mixed-lblm": Restorer, "rewriter": Transfer}

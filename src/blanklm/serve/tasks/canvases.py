@@ -13,11 +13,11 @@ from pydantic import BaseModel, Field
 
 from blanklm.api import BlankLM, Watch
 from blanklm.api import Request as Prepared
-from blanklm.canvas import Fill, Template, Trajectory
+from blanklm.core.canvas import Fill, Template, Trajectory
 from blanklm.errors import BlankLMError
-from blanklm.serve.batching import Job
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts
+from blanklm.serve.worker import Job
 
 
 class BlankConstraint(Record):

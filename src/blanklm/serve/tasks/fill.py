@@ -9,7 +9,7 @@ from pydantic import Field
 
 from blanklm.api import BlankLM
 from blanklm.api import Request as Prepared
-from blanklm.canvas import Fill
+from blanklm.core.canvas import Fill
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.canvases import CanvasesBody, CanvasJob, CanvasTask
 

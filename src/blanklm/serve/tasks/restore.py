@@ -9,14 +9,14 @@ from weakref import WeakMethod
 
 from pydantic import BaseModel, Field
 
-from blanklm.editions import Edition, damaged_passages, parallels_of, restore_document
 from blanklm.errors import BlankLMError
-from blanklm.notation import Document, Letters, parse
-from blanklm.notation.letters import CODES
-from blanklm.restoring import Restorer
-from blanklm.serve.batching import Job, Stopped
+from blanklm.restoration.edition import Edition, damaged_passages, parallels_of, restore_document
+from blanklm.restoration.notation import Document, Letters, parse
+from blanklm.restoration.notation.language import CODES
+from blanklm.restoration.restorer import Restorer
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Task, TaskBody, check_texts
+from blanklm.serve.worker import Job, Stopped
 
 
 class RestoreBody(TaskBody):

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from blanklm.api import BlankLM, Score
 from blanklm.errors import BlankLMError
-from blanklm.serve.batching import Job, Stopped
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Task, TaskBody, check_texts
+from blanklm.serve.worker import Job, Stopped
 
 
 class ScoreBody(TaskBody):

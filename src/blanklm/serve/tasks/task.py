@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from blanklm.api import BlankLM
-from blanklm.serve.batching import Job
 from blanklm.serve.limits import Limits, Refusal
+from blanklm.serve.worker import Job
 
 
 class Record(BaseModel):

@@ -10,10 +10,10 @@ from weakref import WeakMethod
 from pydantic import BaseModel, Field
 
 from blanklm.errors import BlankLMError
-from blanklm.serve.batching import Job
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts
-from blanklm.transfer import MASKS, SAMPLES, TEMPERATURE, Marked, Rewritten, Transfer, Weights
+from blanklm.serve.worker import Job
+from blanklm.transfer.transfer import MASKS, SAMPLES, TEMPERATURE, Marked, Rewritten, Transfer, Weights
 
 Mask = list[str | int]
 

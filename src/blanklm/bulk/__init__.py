@@ -1,0 +1,1 @@
+"""Many texts: lines of a file, and many files on many machines."""

@@ -1,0 +1,205 @@
+"""Many texts, a line each: read them, fill them a group at a time, and say for each what came of it.
+
+A bad line carries its error along, so every line in has exactly one answer out, in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from blanklm.data.readers import DAMAGE, bounded_lines, is_jsonl, open_bytes
+from blanklm.errors import BlankLMError, DataError
+
+if TYPE_CHECKING:
+    from blanklm.api import BlankLM, Request
+    from blanklm.core.canvas import Fill
+    from blanklm.decoding.constraint import Constraint
+
+LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
+
+# Fills of some requests; told the number of each, from 0, among all lines.
+Fills = Callable[["BlankLM", "list[Request]", list[int]], "list[list[Fill]]"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One input: where it stands, and its text and constraints, or what is wrong with it."""
+
+    number: int | None  # None for a text given as an argument
+    text: str
+    constraints: Any = None
+    error: str | None = None
+
+    @property
+    def place(self) -> str:
+        return "" if self.number is None else f"line {self.number}: "
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a line: its fills, best first, or the reason that there are none."""
+
+    line: Line
+    fills: tuple[Fill, ...] = ()
+    error: str | None = None
+    unknown: tuple[str, ...] = ()  # given words that the model does not know
+
+    def to_json(self, trace: bool = False) -> dict[str, Any]:
+        if self.error is None:
+            return {"input": self.line.text, "fills": [fill.to_json(trace) for fill in self.fills]}
+        record = {"input": self.line.text, "error": self.error}
+        return record if self.line.number is None else record | {"line": self.line.number}
+
+
+@dataclass(frozen=True)
+class EveryBlank:
+    """The constraints of the command line, for every blank of every text; ``2=word`` is for the second blank alone."""
+
+    min: int | None = None
+    max: int | None = None
+    ban: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def together_with(self, own: list | dict | None, blanks: int) -> list[Constraint]:
+        """These and a line's own constraints, one for each of its blanks; its only-these words come first."""
+        from blanklm.api import per_blank
+        from blanklm.decoding.constraint import Constraint
+
+        return [
+            Constraint(
+                min=max((length for length in (self.min, b.min) if length is not None), default=None),
+                max=min((length for length in (self.max, b.max) if length is not None), default=None),
+                ban=(*a["ban"], *b.ban),
+                require=(*a["require"], *b.require),
+                only=b.only or tuple(a["only"]),
+            )
+            for a, b in zip(self._words(blanks), per_blank(own, blanks), strict=True)
+        ]
+
+    def _words(self, blanks: int) -> list[dict[str, list[str]]]:
+        words: list[dict[str, list[str]]] = [{"ban": [], "require": [], "only": []} for _ in range(blanks)]
+        for name in ("ban", "require", "only"):
+            for word in getattr(self, name):
+                number, separator, rest = word.partition("=")
+                if not (separator and number.isdecimal() and len(number) < 10):
+                    for each in words:
+                        each[name].append(word)
+                    continue
+                if not 1 <= int(number) <= blanks:
+                    raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
+                words[int(number) - 1][name].append(rest)
+        return words
+
+
+def lines_of(file: Path, jsonl: bool = False) -> Iterator[Line]:
+    """The lines of a file, plain or compressed; JSON lines by its name or by ``jsonl``."""
+    if not file.exists() or file.is_dir():
+        raise DataError(
+            f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
+        )
+    try:
+        with open_bytes(file) as stream:
+            yield from lines_in(stream, str(file), jsonl or is_jsonl(file))
+    except DAMAGE as error:
+        raise DataError(f"{file} cannot be read further ({error})") from None
+
+
+def lines_in(stream: IO[bytes], name: str, jsonl: bool) -> Iterator[Line]:
+    for number, line in enumerate(bounded_lines(stream, name), 1):
+        yield _parse_line(number, line.rstrip(b"\r\n"), jsonl)
+
+
+def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        shown = line.decode("utf-8", "replace")
+        return Line(number, shown, error=f"not UTF-8 (byte {error.start + 1} of the line): convert the file first")
+    if not jsonl:
+        return Line(number, text)
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        return Line(number, text, error=f"not JSON ({error.msg} at column {error.colno})")
+    except (RecursionError, ValueError):
+        return Line(number, text, error="not JSON that can be read: nested too deeply, or a number too long")
+    if not isinstance(record, dict) or not isinstance(record.get("text", record.get("input")), str):
+        return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
+    return Line(number, record.get("text", record.get("input")), record.get("constraints"))
+
+
+def answers(
+    language_model: BlankLM,
+    lines: Iterable[Line],
+    fills: Fills,
+    shared: EveryBlank,
+    strict: bool = False,
+    at_once: int = LINES_AT_ONCE,
+) -> Iterator[list[Answer]]:
+    """The answers to all lines, a group at a time, in order."""
+    lines, seen = iter(lines), 0
+    while group := list(islice(lines, at_once)):
+        prepared = [_prepare(language_model, line, shared, strict) for line in group]
+        ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
+        seen += len(group)
+        filled = _fill_group(fills, language_model, ready)
+        yield [
+            Answer(line, error=request) if isinstance(request, str) else _answer(line, next(filled), request.unknown)
+            for line, request in zip(group, prepared, strict=True)
+        ]
+
+
+def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool) -> Request | str:
+    """The request of a line, or what is wrong with it."""
+    if line.error:
+        return line.error
+    from blanklm.core.canvas import Template
+
+    try:
+        constraints = line.constraints
+        if constraints is not None and not isinstance(constraints, list | dict):
+            return '"constraints" is an object, or a list with one object a blank'
+        if shared != EveryBlank():
+            constraints = shared.together_with(constraints, len(Template.parse(line.text).blanks))
+        request = language_model.prepare(line.text, constraints)
+    except BlankLMError as error:
+        return str(error)
+    if strict and request.unknown:
+        return (
+            f"the model does not know {listed(request.unknown)}: use other words, another model, or leave out --strict"
+        )
+    return request
+
+
+def listed(words: tuple[str, ...]) -> str:
+    return ", ".join(repr(word) for word in words[:5]) + (", ..." if len(words) > 5 else "")
+
+
+def _fill_group(fills: Fills, language_model: BlankLM, ready: list[tuple[int, Request]]) -> Iterator[list[Fill] | str]:
+    """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
+    if not ready:
+        return iter(())
+    import torch  # the model has loaded it already
+
+    try:
+        return iter(fills(language_model, [request for _, request in ready], [number for number, _ in ready]))
+    except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
+        if len(ready) == 1:
+            return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
+        return (answer for one in ready for answer in _fill_group(fills, language_model, [one]))
+
+
+def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> Answer:
+    return Answer(line, error=outcome) if isinstance(outcome, str) else Answer(line, tuple(outcome), unknown=unknown)
+
+
+def one_line_json(record: Any) -> str:
+    """One line; characters that are no Unicode text are escaped."""
+    text = json.dumps(record, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(record)

@@ -1,0 +1,1 @@
+"""The paper's method: canvases, hiding, orders, policies and likelihoods. It knows no network and no file."""

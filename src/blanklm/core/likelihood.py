@@ -1,0 +1,339 @@
+"""The likelihood of a text under a policy (Eq. 5): exact, bounded, and by Monte Carlo (Appendix B).
+
+A canvas depends only on *which* positions are shown, so the sum over n! orders is a sum over 2^n subsets
+(``exact``), and under uniform orders all canvases of an estimate are known in advance: one flat batch of work.
+
+A policy trained on whole-word orders is estimated on those: ``monte_carlo`` and ``bound`` then leave out what other
+orders add to p(x), which ``exact`` counts.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from blanklm.core.conceal import bound as bound_of
+from blanklm.core.conceal import one_of_each, random_keys, show_first
+from blanklm.core.policy import SIDES, Policy
+from blanklm.core.special import BLANK
+from blanklm.core.texts import TokenisedTexts, pad
+from blanklm.errors import BlankLMError
+
+LONGEST_EXACT = 16  # 2^16 canvases
+TOKENS_PER_BATCH = {"cpu": 32_768, "cuda": 2**20}  # of the texts whose canvases are scored together
+Progress = Callable[[int], None]  # called with the number of canvases just scored
+
+
+@torch.inference_mode()
+def exact(
+    policy: Policy,
+    text: Sequence[int],
+    tokens_per_batch: int | None = None,
+    progress: Progress | None = None,
+    given: int = 0,
+) -> float:
+    """log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S).
+
+    Where the first tokens are ``given``, S is a set of others: log p of the rest after them.
+    """
+    n = len(text) - given
+    if given < 0 or n < 0:
+        raise BlankLMError(f"from 0 to all {len(text)} tokens of the text can be given, not {given}")
+    if n == 0:
+        return 0.0
+    if n > LONGEST_EXACT:
+        raise BlankLMError(
+            f"the exact likelihood sums over 2^n canvases: {n} tokens are too many (at most {LONGEST_EXACT})"
+        )
+    tokens = pad([text])[0].to(policy.device)
+    subsets = torch.arange(2**n - 1)  # all but the full set, as bit masks
+    shown = (subsets[:, None] >> torch.arange(n)) & 1 == 1  # [2^n - 1, n]
+    chunk = max(1, _budget(tokens_per_batch, policy) // len(text))
+    parts = []
+    for part in torch.nn.functional.pad(shown, (given, 0), value=True).to(policy.device).split(chunk):
+        lengths = part.new_full((len(part),), len(text), dtype=torch.long)
+        context = torch.full_like(lengths, given) if given else None  # [S]
+        log_probs = policy.action_log_probs(
+            tokens.expand(len(part), -1), lengths, part, None, context
+        )  # [S, given + n]
+        parts.append(log_probs[:, given:].cpu())
+        if progress:
+            progress(len(part))
+    log_probs = torch.cat(parts).double()  # [2^n - 1, n]
+    reached = torch.full((2**n,), float("-inf"), dtype=torch.double)
+    reached[0] = 0.0
+    for position_count in range(n):  # sets of one size at a time: each depends on those one smaller
+        members = (shown.sum(1) == position_count).nonzero().squeeze(1)
+        for i in range(n):
+            sources = members[~shown[members, i]]
+            targets = sources + (1 << i)
+            reached[targets] = torch.logaddexp(reached[targets], reached[sources] + log_probs[sources, i])
+    return float(reached[-1])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """log X_m of each text, X_m being unbiased for p(x): the mean of the weights p(x, order) / q(order) of m orders.
+
+    E[log X_m] <= log p(x), with equality only as m grows: ``standard_errors`` and ``interval`` are those of the
+    estimate of E[log X_m], never of log p(x) itself.
+    """
+
+    log_weights: np.ndarray  # [texts, m]
+    tokens: np.ndarray  # [texts]
+
+    @property
+    def orders(self) -> int:
+        return self.log_weights.shape[1]
+
+    @property
+    def log_likelihoods(self) -> np.ndarray:
+        """log X_m [texts]."""
+        return _log_mean(self.log_weights)
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """[texts] by the delta method over the orders: too small where few orders outweigh the others."""
+        if self.orders == 1:
+            return np.zeros(len(self.tokens))
+        weights = np.exp(self.log_weights - self.log_weights.max(1, keepdims=True))  # [texts, m]
+        return weights.std(1, ddof=1) / weights.mean(1) / math.sqrt(self.orders)
+
+    @property
+    def perplexity(self) -> float:
+        """exp(- sum of log X_m / number of tokens)."""
+        return math.exp(-self.log_likelihoods.sum() / self.tokens.sum())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m.
+
+        The variance of log X_m is at most that of log X_(m/2), which the two halves of every text's orders show: an
+        interval that is rather too wide, whatever the weights' distribution.
+        """
+        half = self.orders // 2
+        if not half:
+            return 0.0, math.inf
+        halves = [_log_mean(part) for part in (self.log_weights[:, :half], self.log_weights[:, half : 2 * half])]
+        error = 1.96 * math.sqrt(((halves[0] - halves[1]) ** 2 / 2).sum()) / self.tokens.sum()
+        return self.perplexity * math.exp(-error), self.perplexity * math.exp(error)
+
+    def at(self, orders: int) -> float:
+        """The perplexity at another, smaller m: the mean of log X_m over as many groups of orders as there are."""
+        groups = self.orders // orders
+        log_weights = self.log_weights[:, : groups * orders].reshape(len(self.tokens), groups, orders)
+        return math.exp(-_log_mean(log_weights).mean(1).sum() / self.tokens.sum())
+
+
+def _log_mean(log_weights: np.ndarray) -> np.ndarray:
+    """The log of the mean of weights [..., m]."""
+    return np.logaddexp.reduce(log_weights, axis=-1) - math.log(log_weights.shape[-1])
+
+
+@torch.inference_mode()
+def monte_carlo(
+    policy: Policy,
+    texts: Sequence[Sequence[int]],
+    orders: int,
+    seed: int = 0,
+    tokens_per_batch: int | None = None,
+    progress: Progress | None = None,
+    own: Sequence[Sequence[int]] | None = None,
+    given: Sequence[int] | None = None,
+) -> Estimate:
+    """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
+
+    ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
+    ``given``: for each text, how many of its first tokens are known: p is that of the n others after them.
+    """
+    if own is not None and given is not None:
+        raise BlankLMError("an order of one's own is one of the whole text: no tokens can be given beside it")
+    pairs = _Pairs.of(texts, orders, seed, given)
+    log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
+    log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
+    for pair, step in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
+        # [B], [P, L], [P], [P] or None, [P, L], [P]
+        some, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)
+        if own is not None:
+            _put_own(own, rank, pairs, int(pair[0]))
+            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
+                raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
+        rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
+        text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
+        shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
+        canvas, alike = _distinct(text, shown)  # [U], [B]
+        wanted = torch.zeros_like(shown[: len(canvas)])  # [U, L]
+        wanted[alike, written] = True
+        row = some[canvas]  # [U] of P
+        context = None if known is None else known[row]
+        each = policy.action_log_probs(tokens[row], lengths[row], shown[canvas], wanted, context)  # [U, L]
+        first = int(pair[0])
+        log_joint.index_add_(0, some + first, each[alike, written].double())
+        log_orders[first : first + len(tokens)] = log_count.double()
+        if progress:
+            progress(len(step))
+    log_weights = np.zeros((len(texts), orders))
+    log_weights[pairs.texts] = (log_joint + log_orders).view(-1, orders).cpu().numpy()
+    tokens = np.array([len(text) for text in texts])
+    return Estimate(log_weights, tokens if given is None else tokens - np.asarray(given))
+
+
+def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    """One of each kind of canvas [U], and the kind [B] of each: orders meet where they have shown the same positions.
+
+    Canvases are told apart by the text [B] and a sum of 64-bit keys of the positions ``shown`` [B, L].
+    """
+    keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
+    key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
+    return one_of_each(key)
+
+
+def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
+    """Into ``ranks`` [P, L] of the pairs from ``first`` on: each text's own order in the place of its first draw."""
+    for row in range(-first % pairs.draws, len(ranks), pairs.draws):
+        order = own[pairs.texts[(first + row) // pairs.draws]]
+        ranks[row, : len(order)] = torch.as_tensor(order, device=ranks.device)
+
+
+@torch.inference_mode()
+def draw_texts(policy: Policy, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """``count`` texts as the model writes them, each action drawn by its probability, and the orders they came in.
+
+    An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
+    tokens are left out (so there may be fewer texts); that depends on the text alone and not on its order.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    drafts = [([BLANK], [-1]) for _ in range(count)]  # symbols, and the step that wrote each
+    done, step = [], 0
+    while drafts:
+        canvases, lengths = (part.to(policy.device) for part in pad([symbols for symbols, _ in drafts]))
+        scores = policy.score(canvases, lengths, canvases.shape[1])
+        text, place = (canvases == BLANK).nonzero(as_tuple=True)  # [K]
+        p_blank = torch.zeros(len(drafts), canvases.shape[1])
+        p_blank[text.cpu(), place.cpu()] = scores.log_p_blank.float().exp().cpu()
+        chosen = torch.multinomial(p_blank, 1, generator=chance).squeeze(1)  # [B]
+        row = torch.zeros(canvases.shape, dtype=torch.long)
+        row[text.cpu(), place.cpu()] = torch.arange(len(text))
+        row = row[torch.arange(len(drafts)), chosen].to(policy.device)  # [B] of K
+        p_word = scores.log_p_word[row].float().exp().cpu()
+        word = torch.multinomial(p_word, 1, generator=chance).squeeze(1)  # [B]
+        p_sides = scores.log_p_sides(row, word.to(policy.device)).float().exp().cpu()  # [B, 4]
+        sides = torch.multinomial(p_sides, 1, generator=chance).squeeze(1).tolist()  # [B]
+        for (symbols, steps), at, token, side in zip(drafts, chosen.tolist(), word.tolist(), sides, strict=True):
+            left, right = SIDES[side]
+            symbols[at : at + 1] = [BLANK] * left + [token] + [BLANK] * right
+            steps[at : at + 1] = [-1] * left + [step] + [-1] * right
+        step += 1
+        done += [draft for draft in drafts if BLANK not in draft[0]]
+        drafts = [draft for draft in drafts if BLANK in draft[0] and len(draft[0]) <= longest]
+    return [symbols for symbols, _ in done], [steps for _, steps in done]
+
+
+def _budget(tokens_per_batch: int | None, policy: Policy) -> int:
+    return tokens_per_batch or TOKENS_PER_BATCH.get(policy.device.type, 32_768)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Every (text, draw), texts of like length together; texts in which nothing is to be written are left out."""
+
+    texts: np.ndarray  # [N] the kept texts, by rising length
+    tokenised: TokenisedTexts  # of them
+    draws: int
+    lengths: np.ndarray  # [N * draws]
+    written: np.ndarray  # [N * draws] the tokens that are not given
+    seeds: np.ndarray  # [N * draws] of each draw's order
+    fractions: np.ndarray  # [N * draws] of each draw's t, stratified over the draws of a text
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]], draws: int, seed: int, given: Sequence[int] | None) -> _Pairs:
+        streams = _streams(texts, seed)
+        seeds = [stream.integers(np.iinfo(np.int64).max, size=draws) for stream in streams]
+        fractions = [(np.arange(draws) + stream.random(draws)) / draws for stream in streams]
+        lengths = np.array([len(text) for text in texts], dtype=int)
+        written = lengths if given is None else lengths - np.asarray(given, dtype=int).reshape(len(given))  # [texts]
+        if len(written) != len(lengths) or (written < 0).any() or (written > lengths).any():
+            raise BlankLMError("of each text a number of tokens is given, from 0 to all of them")
+        kept = np.array(sorted(np.flatnonzero(written > 0), key=lambda k: lengths[k]), dtype=int)
+        tokenised = TokenisedTexts(texts[k] for k in kept)
+        each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
+        return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
+
+    def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+        """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, tokens
+        given (if any are), ranks and - log q of the orders of those P pairs."""
+        some = np.arange(pair[0], pair[-1] + 1)  # [P]
+        tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
+        seeds, written = (torch.from_numpy(part[some]).to(policy.device) for part in (self.seeds, self.written))  # [P]
+        given = lengths - written if (self.written[some] < self.lengths[some]).any() else None  # [P]
+        ranks, log_count = policy.orders(tokens, lengths, seeds, given=given)
+        return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, given, ranks, log_count
+
+
+def _budgeted(
+    lengths: np.ndarray, canvases: np.ndarray, tokens_per_batch: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Groups of canvases within the budget: the pair of each and its number there, pairs having rising ``lengths``."""
+    ends = canvases.cumsum()
+    start, total = 0, int(ends[-1]) if len(ends) else 0
+    while start < total:
+        end = total
+        for last in (start, None):  # as many as the first length lets in, then as the longest of those lets in
+            longest = lengths[np.searchsorted(ends, end - 1 if last is None else last, side="right")]
+            end = min(end, start + max(1, tokens_per_batch // int(longest)))
+        canvas = np.arange(start, end)
+        pair = np.searchsorted(ends, canvas, side="right")
+        yield pair, canvas - (ends - canvases)[pair]
+        start = end
+
+
+def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
+    """A random stream for each text that depends on the text (and how often it stood before), not on its place."""
+    seen: Counter[int] = Counter()
+    streams = []
+    for text in texts:
+        digest = zlib.crc32(np.asarray(text, dtype=np.int64).tobytes())
+        streams.append(np.random.default_rng([seed, digest, seen[digest]]))
+        seen[digest] += 1
+    return streams
+
+
+@torch.inference_mode()
+def bound(
+    policy: Policy,
+    texts: Sequence[Sequence[int]],
+    draws: int = 1,
+    seed: int = 0,
+    tokens_per_batch: int | None = None,
+    progress: Progress | None = None,
+    given: Sequence[int] | None = None,
+) -> np.ndarray:
+    """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text; ``given`` as in ``monte_carlo``.
+
+    The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
+    """
+    pairs, total = _Pairs.of(texts, draws, seed, given), np.zeros(len(texts))
+    for pair, _ in _budgeted(pairs.lengths, np.ones_like(pairs.lengths), _budget(tokens_per_batch, policy)):
+        _, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)  # [B, L], [B], [B], [B, L], [B]
+        written = torch.from_numpy(pairs.written[pair]).to(policy.device)  # [B]
+        shown = show_first(rank, written, torch.from_numpy(pairs.fractions[pair]).to(policy.device))  # [B, L]
+        hidden = ~shown & (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])  # [B, L]
+        weights = policy.next_weights(tokens, hidden)  # [B, L]
+        log_probs = (weights * policy.action_log_probs(tokens, lengths, shown, weights > 0, known)).sum(1)  # [B]
+        losses = bound_of(log_probs, written, hidden.sum(1), log_count).cpu()
+        np.add.at(total, pairs.texts[pair // draws], -losses.double().numpy() / draws)
+        if progress:
+            progress(len(pair))
+    return total
+
+
+def canvas_count(texts: Sequence[Sequence[int]], orders: int) -> int:
+    """How many canvases ``monte_carlo`` scores, for a progress bar."""
+    return orders * sum(len(text) for text in texts)

@@ -1,0 +1,78 @@
+"""What decoding and likelihood ask of a model: score the actions of these canvases.
+
+BLM, L-BLM and the Insertion Transformer are policies; ``blanklm.decoding`` and ``blanklm.core.likelihood`` know
+nothing else of them. The Insertion Transformer is one to ``likelihood`` alone: its canvases have no blanks to score.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from blanklm.core.conceal import random_orders
+
+
+class Scores(Protocol):
+    """p(b, w, l, r | c) of a batch of canvases, factored as in the paper. K counts the blanks of all of them."""
+
+    log_p_blank: Tensor  # [K] log p(b | c), the blanks of the first canvas first
+    log_p_word: Tensor  # [K, V] log p(w | c, b)
+
+    def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
+        """log p(l, r | c, b, w) [M, 4] for M pairs of blank ``rows`` and ``words``, in the order of SIDES."""
+        ...
+
+
+SIDES = ((False, False), (False, True), (True, False), (True, True))  # (left, right) of each class
+
+
+class Policy(Protocol):
+    @property
+    def device(self) -> torch.device: ...
+
+    def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> Scores:
+        """Scores of canvases [B, L] of token ids, special.BLANK for each blank, PAD after the ``lengths`` [B].
+
+        ``longest`` is at least the greatest of the lengths, known without asking the device.
+        """
+        ...
+
+    def orders(
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B].
+
+        Where the orders are alike, that is the log of their number. The first ``given`` [B] positions come before all
+        others, with ranks below 0.
+        """
+        ...
+
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] the chance that an order which has left ``hidden`` [B, L] goes on at each position, times n - t."""
+        ...
+
+    def action_log_probs(
+        self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None
+    ) -> Tensor:
+        """log p(a | c) [B, L]: c shows the positions ``shown`` of ``tokens`` [B, L], a writes a hidden position.
+
+        Only ``wanted`` hidden positions (default: all) are scored; the rest of the answer is 0. The first ``given`` [B]
+        positions, all of them shown, are context: most models read it as they read anything else that is shown.
+        """
+        ...
+
+
+class EveryOrder:
+    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
+
+    def orders(
+        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+        return random_orders(seeds, lengths, tokens.shape[1], given)
+
+    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
+        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
+        return hidden.long()

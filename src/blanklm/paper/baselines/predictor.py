@@ -1,0 +1,128 @@
+"""What the models the BLM is compared with have in common: a Transformer that predicts tokens at the places asked.
+
+Same encoder, same tied embedding; they differ in what they read and where they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from blanklm.core.conceal import Packing
+from blanklm.core.special import BLANK, PAD
+from blanklm.core.texts import Batch
+from blanklm.models.backbone import BackboneConfig
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
+
+
+@dataclass(frozen=True)
+class PredictorConfig:
+    vocabulary: int
+    encoder: EncoderConfig | BackboneConfig
+    max_length: int = 512  # longest text, in tokens
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Packed sequences, and the tokens to predict. T counts the symbols, A what is asked."""
+
+    tokens: Tensor  # [T] token ids
+    packing: Packing
+    at: Tensor  # [A] the symbol whose vector predicts
+    word: Tensor  # [A] the token it should predict
+    text: Tensor  # [A] the text that token belongs to
+
+
+class Predictor(nn.Module):
+    """p(w | what is read) = softmax(W z), W being the embedding; padding and blanks are not words."""
+
+    def __init__(self, config: PredictorConfig, causal: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.encoder.width)
+        self.encoder = config.encoder.build(causal)
+        self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))
+        not_words = torch.zeros(config.vocabulary)
+        not_words[[PAD, BLANK]] = float("-inf")
+        self.register_buffer("not_words", not_words, persistent=False)
+        self.apply(initialise)
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def word_logits(self, z: Tensor) -> Tensor:
+        """[A, V] for vectors z [A, d]."""
+        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
+
+    def log_probs(self, asked: Asked) -> Tensor:
+        """log p of each token asked for [A]."""
+        return self.read_out(self.encode(asked.tokens, asked.packing), asked)
+
+    def encode(self, tokens: Tensor, packing: Packing) -> Tensor:
+        """Packed sequences [T] -> z [T, d]."""
+        return self.encoder(drop_words(self.embedding, tokens, self.config.encoder.word_dropout), packing)
+
+    def read_out(self, z: Tensor, asked: Asked) -> Tensor:
+        """The same from the encoded sequences z [T, d]."""
+        return -F.cross_entropy(self.word_logits(z[asked.at]), asked.word, reduction="none")
+
+    def prepare(self, batch: Batch) -> Asked:
+        raise NotImplementedError
+
+    def loss(self, asked: Asked) -> Tensor:
+        """- log p of all that was asked, for each text [B]."""
+        log_probs = self.log_probs(asked)  # [A]
+        return -log_probs.new_zeros(len(asked.packing)).index_add(0, asked.text, log_probs)
+
+    forward = loss  # what a distributed wrapper calls
+
+
+@dataclass(frozen=True)
+class Unfilled:
+    """A canvas to write on: what a model is told of it, and no more."""
+
+    ids: Sequence[int]  # with BLANK where a span is missing
+    spaces: Sequence[bool]  # for each blank, whether the first token of its span carries the space before it
+    lengths: Sequence[int] | None = None  # for each blank, its number of tokens, where that is told
+
+
+@dataclass(frozen=True)
+class Written:
+    spans: list[list[int]]  # the tokens of each blank; a model may have written too few or too many spans
+    log_prob: float
+    whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
+
+
+LONGEST_SPAN = 64  # tokens in a blank of unknown length: the most probable words may repeat for ever
+
+# What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
+# space, as the first token of one that carries the space before it, and as a later token.
+FIRST, FIRST_WITH_SPACE, LATER = range(3)
+
+
+def continuation(sequence: Tensor, lengths: Tensor, known: Tensor, on_gpu: bool = False) -> Asked:
+    """Ask for the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
+    place = torch.arange(sequence.shape[1] - 1, device=sequence.device)  # [S - 1]
+    predicts = (place < lengths[:, None] - 1) & (place >= known[:, None] - 1)  # [B, S - 1] all but the last symbol
+    return ask(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:], on_gpu)
+
+
+def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gpu: bool = False) -> Asked:
+    """Ask, at the places ``where`` [B, S] of each ``sequence`` [B, S] of ``lengths`` [B], for the ``words`` [B, S]."""
+    packing = Packing.best_for(lengths, int(lengths.max()), on_gpu)
+    at = packing.places(where)  # [A]
+    return Asked(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
+
+
+def best_of_each(score: Tensor, text: Tensor, texts: int) -> Tensor:
+    """The index [texts with any] of the highest ``score`` [K] of each text, the first of equals."""
+    highest = score.new_full((texts,), -torch.inf).scatter_reduce(0, text, score, "amax")  # [B]
+    index = torch.arange(len(score), device=score.device)
+    is_highest = torch.where(score == highest[text], index, len(score))  # [K]
+    first = index.new_full((texts,), len(score)).scatter_reduce(0, text, is_highest, "amin")  # [B]
+    return first[first < len(score)]

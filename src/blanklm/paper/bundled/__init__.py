@@ -1,0 +1,1 @@
+"""How each bundled model was made."""

@@ -1,0 +1,116 @@
+"""What the recipes of character models that restore have in common: from a corpus to a model folder and its numbers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import nn
+
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.data import slots_of_corpus
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.lblm import LBLM, LBLMConfig
+from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
+from blanklm.paper.baselines.pythia import Pythia, PythiaConfig
+from blanklm.paper.bundled.stages import Stage, encode_characters, train_in_stages
+from blanklm.paper.tables.report import report
+from blanklm.paper.tasks.restoration import calibrate
+from blanklm.restoration.lexicon import Attested
+from blanklm.restoration.restorer import Restorer
+from blanklm.training.run import WORKERS, TrainingConfig, checkpoint
+
+PYTHIA_WORDS = 32_768
+PYTHIA_TOKENS = 65_536
+CALIBRATED = 400  # validation texts that the temperature is found on
+
+
+@dataclass(frozen=True)
+class Corpus:
+    texts: Sequence[str]
+    stages: Sequence[Stage]
+    validation: Sequence[str]
+    attested: Attested  # words of the documents
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a bundled model is made; with another ``kind``, a model to compare with, on the same texts."""
+
+    name: str
+    encoder: EncoderConfig
+    words: int
+    training: TrainingConfig
+    about: dict[str, Any] = field(default_factory=dict)
+    kind: str = "mixed"  # mixed, lblm, pythia, pythia-word
+
+    def build(self, tokenizer: Tokenizer) -> nn.Module:
+        match self.kind:
+            case "mixed":
+                model = MixedLBLM(MixedConfig(len(tokenizer), self.encoder, words=self.words))
+            case "lblm":
+                model = LBLM(LBLMConfig(len(tokenizer), self.encoder))
+            case _:
+                model = Pythia(PythiaConfig(len(tokenizer), words=PYTHIA_WORDS if self.kind == "pythia-word" else 0))
+        model.know(tokenizer)
+        return model
+
+    @property
+    def schedule(self) -> TrainingConfig:
+        if self.kind.startswith("pythia"):
+            return replace(self.training, tokens_per_batch=PYTHIA_TOKENS, learning_rate=2e-3, weight_decay=0.0)
+        if self.kind == "lblm":
+            return replace(self.training, skew=1.0)  # as in the paper
+        return self.training
+
+    def make(
+        self,
+        out: Path,
+        corpus: Corpus,
+        seconds: float,
+        workers: int = WORKERS,
+        compiles: bool | None = None,
+        calibrated: int = CALIBRATED,
+    ) -> dict[str, Any]:
+        """Train for so many seconds, calibrate, and write OUT/run, OUT/model, OUT/half and OUT/result.json.
+
+        ``workers``, ``compiles`` (None: if the time is worth it), and ``calibrated``, how many texts to calibrate on.
+        """
+        tokenizer = Tokenizer.train("character", corpus.texts)
+        torch.manual_seed(self.training.seed)
+        model = self.build(tokenizer)
+        texts, validation = (encode_characters(part, tokenizer) for part in (corpus.texts, corpus.validation))
+        training = replace(self.schedule, seconds=seconds)
+        started = time.perf_counter()
+        progress = train_in_stages(
+            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about, workers, compiles
+        )
+        seconds = time.perf_counter() - started
+        best = checkpoint.load(out / "run")
+        checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)  # come what may
+        about, costs = self.about, {}
+        if self.kind == "mixed":
+            for folder in (out / "half", out / "model"):
+                folder.mkdir(exist_ok=True)
+                corpus.attested.save(folder)
+        if not self.kind.startswith("pythia"):
+            some = Random(self.training.seed).sample(corpus.validation, min(calibrated, len(corpus.validation)))
+            costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(some, None, self.training.seed))
+            about = about | {"temperature": min(costs, key=costs.__getitem__)}
+        checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.int8)
+        checkpoint.save(out / "half", best.model, best.tokenizer, about, dtype=torch.float16)
+        settings = replace(training, steps=progress.step)
+        result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind, "calibration": costs}
+        result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": folder_size(out / "model")}
+        (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        return result
+
+
+def folder_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())

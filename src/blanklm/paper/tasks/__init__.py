@@ -1,0 +1,1 @@
+"""Hide, fill, score: strings in, numbers out."""

@@ -1,0 +1,79 @@
+"""Which language a text is in, by its letters, and how its editor writes them.
+
+A model knows the letters of one language. A letter of another script is refused where it stands: it may be a slip (a
+Latin o in a Greek word) that would spoil the reading.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+
+from blanklm.errors import BlankLMError
+from blanklm.restoration.notation.document import Letters, Passage, refusal
+
+LANGUAGES = ("greek", "latin")  # each is also the name of its script
+CODES = {"grc": "greek", "el": "greek", "la": "latin", "lat": "latin"}  # as in xml:lang
+
+
+@cache
+def script(character: str) -> str | None:
+    """``greek``, ``latin`` or another script by its Unicode name; None for what is no letter."""
+    if not character.isalpha() or unicodedata.category(character) == "Lm":  # a modifier, such as the sign of a numeral
+        return None
+    return unicodedata.name(unicodedata.normalize("NFKD", character)[0], "unnamed").split()[0].lower()
+
+
+def language_of(source: str, passage: Passage, language: str | None = None) -> str:
+    """The language to restore a passage in: as asked for, else by its letters, else as its editor calls it.
+
+    Letters of any other script are refused with their place, but for those that the editor marks as foreign.
+    """
+    if language is not None and language not in LANGUAGES:
+        raise BlankLMError(f"there is no language {language!r}: known are {', '.join(LANGUAGES)}")
+    letters = [(script(c), c, place) for c, place in _characters(passage) if script(c)]
+    counts = {known: sum(found == known for found, _, _ in letters) for known in LANGUAGES}
+    chosen = language or max(counts, key=counts.get)
+    for found, character, place in letters:
+        if found != chosen:
+            what = f"{found.capitalize()} letter {character!r} (U+{ord(character):04X})"
+            raise refusal(source, place, f"the {what} in a {chosen.capitalize()} text: correct it, or take it out")
+    if language is None and not counts[chosen]:
+        written = CODES.get((passage.language or "").split("-")[0].lower())
+        if written is None:
+            message = f"no letter to tell the language by: say which it is, {' or '.join(LANGUAGES)}"
+            raise refusal(source, passage.lacunae[0].start if passage.lacunae else 0, message)
+        return written
+    return chosen
+
+
+def _characters(passage: Passage) -> Iterator[tuple[str, int]]:
+    for part in passage.parts:
+        if isinstance(part, Letters) and not part.foreign:
+            yield from zip(part.text, part.places, strict=True)
+
+
+def as_written(restored: str, before: str, behind: str, letters: str) -> str:
+    """A restoration in the hand of the text around it: its sigmas and its case.
+
+    ``before`` and ``behind`` are the characters that it stands between, ``-`` for one that is not known; ``letters``
+    are all those of the passage.
+    """
+    if any(c.isalpha() for c in letters) and not any(c.islower() for c in letters):
+        restored = restored.upper()
+    if "ϲ" in letters or "Ϲ" in letters:
+        return restored.replace("σ", "ϲ").replace("Σ", "Ϲ")
+    if "ς" not in letters and _ends_in_plain_sigma(letters):
+        return restored
+    written = list(restored)
+    for i, letter in enumerate(written):
+        follows = restored[i + 1] if i + 1 < len(restored) else behind
+        precedes = restored[i - 1] if i else before
+        if letter == "σ" and not follows[:1].isalpha() and follows[:1] != "-" and precedes[-1:].isalpha():
+            written[i] = "ς"
+    return "".join(written)
+
+
+def _ends_in_plain_sigma(letters: str) -> bool:
+    return any(word.endswith("σ") for word in letters.split() if len(word) > 1)

@@ -1,0 +1,241 @@
+"""Leiden notation, as epigraphers and papyrologists type it.
+
+| written | means | for the model | when restored |
+|---|---|---|---|
+| ``[...]``, ``[. . .]`` | three letters lost | a gap of 3 | ``[abc]`` |
+| ``[. . 5 . .]``, ``[.5]``, ``[- 5 -]`` | five letters lost | a gap of 5 | ``[abcde]`` |
+| ``[c. 5]``, ``[ca. 5]``, ``[- ca. 5 -]``, ``[± 5]`` | about five | 4 to 6, a fifth more or less | ``[abcd]`` |
+| ``[c. 5-7]``, ``[.5-7]`` | five to seven | a gap of 5 to 7 | ``[abcdef]`` |
+| ``[---]``, ``[- - -]``, ``[-ca.?-]`` | lost, extent unknown | a gap of any length | ``[abc]`` |
+| ``[.. ---]`` | at least two letters | a gap of 2 or more | ``[abc]`` |
+| ``[abc]`` | lost and restored by the editor | its letters | as it is |
+| ``[ab...]`` | partly restored | letters, a gap of 3 | ``[abcde]`` |
+| ``. . .`` (two or more), ``+++`` | traces of letters | a gap | ``[abc]`` |
+| a letter with a dot below | doubtful | the letter | as it is |
+| ``(abc)``, ``<abc>`` | abbreviation resolved; left out by the cutter | its letters | as it is |
+| ``<a=b>`` | the cutter wrote b for a | ``a`` | as it is |
+| ``{abc}``, ``(!)``, ``(sic)``, ``(---)`` | superfluous; remarks; not resolved | nothing | as it is |
+| ``[[abc]]`` | erased in antiquity | its letters | as it is; ``[[...]]`` becomes ``[[[abc]]]`` |
+| ``|``, ``/``, ``|5``, end of line | a new line | as the white space around it; a hyphen joins | as it is |
+| ``vac.``, ``vacat``, ``(vac. 3)`` | left empty by the cutter | a space | as it is |
+| ``- - -`` outside brackets | lines lost | a space | as it is |
+
+Curly, angled and double brackets of Unicode stand for their ASCII kin. Brackets must close in the order in which they
+were opened.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from blanklm.errors import NotationError
+from blanklm.restoration.notation.document import Document, Lacuna, PassageReader, Supplement, about, bounds, refusal
+
+NAME = "leiden"
+LARGEST = 1_000_000  # characters of a document
+
+_DASH = "\\-\u2010-\u2015\u2212"
+_DOT = "(?:[.\u2026]\u0323?|[ ]\u0323)"  # also a dot below nothing
+_DIGITS = "[0-9⁰¹²³⁴-⁹]+"
+_ANGLES = ("<", "⟨", "〈", "‹")
+_OPEN = {"[[": "]]", "⟦": "⟧", "〚": "〛", "[": "]", "(": ")", "<": ">", "⟨": "⟩", "〈": "〉", "‹": "›", "{": "}"}
+_PAIR = re.compile("|".join(re.escape(mark) for pair in _OPEN.items() for mark in pair))
+_LINE_NUMBER = re.compile(r"(?m:^)[ \t]*(?:[0-9]+[a-z]?[.:)]?|\([0-9]+[a-z]?\))(?=\s|\[|$)")
+_LINE_END = re.compile(rf"(?:\|{{1,2}}|¦|//?)(?:[ ]?\(?{_DIGITS}\)?[ ]?)?")
+_HYPHEN = re.compile(rf"[{_DASH}](?=[ \t]*(?:[|/¦]|\r?\n))")
+_REMARK = re.compile(rf"\((?:\?|!|sic!?|[{_DASH}.\u2026 ]+|[0-9]+)\)|[?!*†]")
+_BEFORE, _BEHIND = r"(?<![^\s\[(|/])", r"(?![^\s\])|/])"  # of a word that is an editor's, not the text's
+_SPACES = r"(?:[ \t]*(?:c(?:a|irca)?\.[ \t]*)?[0-9]+)?"
+_VACANT = rf"[vu]ac(?:at|ant)?(?:\.{_SPACES}|{_SPACES}{_BEHIND})"
+_VACAT = re.compile(rf"\({_VACANT}\)|{_BEFORE}{_VACANT}", re.IGNORECASE)
+_VACAT_AMONG_GREEK = re.compile(rf"\(v+\.?\)|{_BEFORE}v+(?:\.|{_BEHIND})")
+_TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
+_LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
+_LOSS = re.compile(  # what the description of a loss is made of
+    rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>[0-9]+) | (?P<unknown>\?)
+    | (?P<about>(?<!\w)c(?:a|irca)?(?:\.|\b)(?=\s*[0-9?]) | ± | \+/?-)
+    | (?P<unit>(?<!\w)(?:letters?|litt(?:erae)?|lett|characters?|chars?|Buchst(?:aben)?)\b\.?) )""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Bracketed(Lacuna):
+    """Stands in ``[ ]`` already."""
+
+    opening, closing = "", ""
+
+    def written(self, supplement: Supplement) -> str:
+        letters = "".join(run if is_restored else "." * len(run) for is_restored, run in supplement.runs())
+        return f"{self.opening}{letters}{self.closing}"
+
+
+@dataclass(frozen=True)
+class Traces(Bracketed):
+    """Stands outside of ``[ ]``."""
+
+    opening, closing = "[", "]"
+
+
+def parse(source: str | bytes) -> Document:
+    if isinstance(source, bytes):
+        try:
+            source = source.decode("utf-8")
+        except UnicodeDecodeError as error:
+            before = source[: error.start].decode("utf-8")
+            raise refusal(before, len(before), "these bytes are not UTF-8: save the file as UTF-8") from None
+    if len(source) > LARGEST:
+        raise NotationError(f"line 1, column 1: the document has more than {LARGEST:,} characters: split it", 1, 1)
+    if not source.strip("\ufeff \t\r\n"):
+        raise refusal(source, 0, "the document is empty")
+    passage = _Reading(source).passage()
+    if not passage.parts:
+        raise refusal(source, 0, "there is no text")
+    return Document(source, NAME, (passage,))
+
+
+class _Reading:
+    """From left to right, with the brackets that are open."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._reader = PassageReader()
+        self._open: list[tuple[str, int]] = []  # each bracket and its place
+        self._is_greek = re.search(r"[Ͱ-Ͽἀ-῿]", source) is not None
+
+    def passage(self):
+        offset = 0
+        while offset < len(self.source):
+            offset = self._step(offset)
+        if self._open:
+            bracket, place = self._open[-1]
+            raise refusal(self.source, place, f"this {bracket} is never closed")
+        return self._reader.passage()
+
+    def _step(self, offset: int) -> int:
+        """Read what stands here; where it ends."""
+        source, inside = self.source, self._open[-1][0] if self._open else ""
+        if found := _LINE_NUMBER.match(source, offset):
+            return found.end()
+        if self._reader.in_word and (found := _HYPHEN.match(source, offset)):
+            self._reader.join()
+            return found.end()
+        if found := _VACAT.match(source, offset) or (self._is_greek and _VACAT_AMONG_GREEK.match(source, offset)):
+            self._reader.space(offset)
+            return found.end()
+        if inside == "[" and (end := self._loss(offset)):
+            return end
+        if found := _REMARK.match(source, offset):
+            return found.end()
+        if inside in _ANGLES and source[offset] == "=":  # behind it stands what the stone has
+            close = source.find(_OPEN[inside], offset)
+            return close if close >= 0 else len(source)
+        if end := self._bracket(offset):
+            return end
+        if inside != "[" and (found := _TRACES.match(source, offset)):
+            count = _dots(found[0]) + found[0].count("+")
+            self._lacuna(Traces, count, count, offset, found.end())
+            return found.end()
+        if found := _LINES_LOST.match(source, offset):
+            self._reader.space(offset)
+            return found.end()
+        if found := _LINE_END.match(source, offset):
+            return found.end()
+        if inside == "[" and source[offset] in "0123456789":
+            raise self._bare_number(re.compile("[0-9]+").match(source, offset)[0], offset)
+        self._reader.letters(source[offset], offset)
+        return offset + 1
+
+    def _bracket(self, offset: int) -> int | None:
+        found = _PAIR.match(self.source, offset)
+        if not found:
+            return None
+        mark, inside = found[0], self._open[-1][0] if self._open else ""
+        if mark == "]]" and inside == "[":  # the first of three
+            mark = "]"
+        if mark == "{":
+            close = self.source.find("}", offset)
+            if close < 0:
+                raise refusal(self.source, offset, "this { is never closed")
+            return close + 1
+        if mark in _OPEN:
+            if inside == mark and mark in ("[", "[["):
+                raise refusal(self.source, offset, f"a {mark} within a {mark} that is still open")
+            if mark == "[":
+                self._check_bracket(offset)
+            self._open.append((mark, offset))
+        elif mark == _OPEN.get(inside):
+            self._open.pop()
+        elif inside:
+            raise refusal(self.source, offset, f"{mark} where {_OPEN[inside]} must close the {inside} that is open")
+        else:
+            raise refusal(self.source, offset, f"this {mark} closes nothing")
+        return offset + len(mark)
+
+    def _check_bracket(self, offset: int) -> None:
+        close = self.source.find("]", offset)
+        if close < 0:
+            raise refusal(self.source, offset, "this [ is never closed")
+        content = self.source[offset + 1 : close].strip()
+        if not content.strip("?!"):
+            raise refusal(self.source, offset, "these brackets are empty: write [...] for three letters, or [---]")
+
+    def _bare_number(self, digits: str, offset: int) -> NotationError:
+        message = f"{digits} in brackets may mean so many letters or any number: write [. . {digits} . .] or [---]"
+        return refusal(self.source, offset, message)
+
+    # --- Losses within brackets -----------------------------------------------------------------------------------
+
+    def _loss(self, offset: int) -> int | None:
+        """Where the loss ends that begins here, None if none does."""
+        if self.source[offset].isspace() and not self.source.startswith("\u0323", offset + 1):
+            return None
+        kinds, numbers, dots, end = [], [], 0, offset
+        while found := _LOSS.match(self.source, end):
+            if not kinds and (
+                found.start(found.lastgroup) > offset or found.lastgroup in ("number", "unknown", "unit")
+            ):
+                return None
+            kinds.append(found.lastgroup)
+            numbers += [int(found["number"][:9])] if found["number"] else []
+            dots += _dots(found["dot"] or "")
+            end = found.end()
+        if not kinds:
+            return None
+        if "unknown" in kinds and dots <= 1:  # as in [.?]; [...?] is three letters, perhaps
+            dots = 0
+        least, most = dots or None, None if "dash" in kinds else dots or None
+        if numbers:
+            between = kinds[kinds.index("number") + 1 :]
+            if len(numbers) == 1:
+                least, most = about(numbers[0]) if "about" in kinds and numbers[0] else (numbers[0], numbers[0])
+            elif len(numbers) == 2 and between[:2] == ["dash", "number"]:
+                least, most = numbers
+            else:
+                raise refusal(self.source, offset, "how many letters are lost here? write one number, or two as in 5-7")
+        start, end = self._alone(offset, end)
+        self._lacuna(Bracketed, least, most, start, end)
+        return end
+
+    def _alone(self, start: int, end: int) -> tuple[int, int]:
+        """The place of a loss, with the spaces around it where nothing else stands in the brackets."""
+        before, behind = start, end
+        while self.source[before - 1 : before] in (" ", "\t"):
+            before -= 1
+        while self.source[behind : behind + 1] in (" ", "\t"):
+            behind += 1
+        is_alone = self.source[before - 1 : before] == "[" and self.source[behind : behind + 1] == "]"
+        return (before, behind) if is_alone else (start, end)
+
+    def _lacuna(self, kind: type[Bracketed], least: int | None, most: int | None, start: int, end: int) -> None:
+        def refuse(message: str) -> NotationError:
+            return refusal(self.source, start, message)
+
+        if least is not None:
+            least, most = bounds(least, most, refuse)
+        self._reader.lacuna(kind(least, most, start, end))
+
+
+def _dots(text: str) -> int:
+    return sum(3 if "…" in dot else 1 for dot in re.findall(_DOT, text))

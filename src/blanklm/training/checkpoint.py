@@ -1,0 +1,271 @@
+"""A model on disk: config.json + tokenizer.json + model.safetensors. Never pickle, never half-written.
+
+The weights file carries in its header the checksums of its tensors and of the tokenizer: in that file, so that the
+manifest and what it vouches for take their name in one step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import importlib
+import json
+import math
+import os
+import secrets
+import typing
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.errors import CheckpointError
+
+FORMAT = 1
+SCALE = ".row_scale"  # beside an int8 matrix
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
+RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, and their "off"
+MODELS = {  # kind -> where its class and config live
+    "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
+    "context-blm": ("blanklm.paper.baselines.context_blm", "ContextBLM", "ContextBLMConfig"),
+    "left-to-right": ("blanklm.paper.baselines.left_to_right", "LeftToRight", "PredictorConfig"),
+    "left-to-right-stream": ("blanklm.paper.baselines.left_to_right", "LeftToRightStream", "PredictorConfig"),
+    "fill-in-middle": ("blanklm.paper.baselines.fill_in_middle", "FillInMiddle", "PredictorConfig"),
+    "masked": ("blanklm.paper.baselines.masked", "Masked", "PredictorConfig"),
+    "roberta-masked": ("blanklm.paper.baselines.roberta", "RobertaMasked", "PredictorConfig"),
+    "insertion": ("blanklm.paper.baselines.insertion", "InsertionTransformer", "PredictorConfig"),
+    "slot-insertion": ("blanklm.paper.baselines.slot_insertion", "SlotInsertion", "PredictorConfig"),
+    "bert-lm": ("blanklm.paper.baselines.bert_lm", "BertLM", "BertLMConfig"),
+    "seq2seq": ("blanklm.paper.baselines.seq2seq", "Seq2Seq", "Seq2SeqConfig"),
+    "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
+    "mixed-lblm": ("blanklm.models.mixed_lblm", "MixedLBLM", "MixedConfig"),
+    "pythia": ("blanklm.paper.baselines.pythia", "Pythia", "PythiaConfig"),
+    "styled-blm": ("blanklm.models.styled_blm", "StyledBLM", "StyledBLMConfig"),
+    "attention-classifier": ("blanklm.models.classifier", "AttentionClassifier", "AttentionClassifierConfig"),
+    "convolution-classifier": ("blanklm.models.classifier", "ConvolutionClassifier", "ConvolutionClassifierConfig"),
+    "rewriter": ("blanklm.models.rewriter", "Rewriter", "RewriterConfig"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    model: nn.Module
+    tokenizer: Tokenizer
+    about: dict[str, Any]  # name, summary, language, licence, data, numbers: whatever the maker wrote down
+
+
+def save(
+    folder: Path,
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    about: dict[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Write the three files, each under a temporary name and then renamed: a reader never sees half of one.
+
+    ``weights``: the model's, where they were put together from the parts that several processes hold.
+    """
+    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
+    kinds = {name: kind for kind, (_, name, _) in MODELS.items()}
+    kind = next(kinds[name] for name in classes if name in kinds)
+    config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
+    weights = model.state_dict() if weights is None else weights
+    stored, tied = {}, _tied(weights)
+    for name, tensor in weights.items():
+        if name not in tied:
+            stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as files:  # all three are written before any takes its name
+        paths = [files.enter_context(replacing(folder / name)) for name in FILES]
+        paths[0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        tokenizer.save(paths[1])
+        sums = {"sha256": _sum_of_tensors(stored), "tokenizer_sha256": _sum_of_file(paths[1])}
+        save_file(stored, str(paths[2]), sums)
+
+
+def load(folder: Path) -> Checkpoint:
+    """The model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
+    config = read_config(folder)
+    module, class_name, config_name = MODELS[config["kind"]]
+    try:
+        model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
+        model_class = getattr(importlib.import_module(module), class_name)
+        with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
+            parameters = sum(parameter.numel() for parameter in model_class(model_config).parameters())
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
+    tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
+    if len(tokenizer) != model_config.vocabulary:
+        raise CheckpointError(
+            f"{folder}: tokenizer.json has {len(tokenizer)} tokens and the model {model_config.vocabulary}: "
+            "the files come from different models"
+        )
+    path = _existing(folder / "model.safetensors")
+    try:
+        weights = _restored(_checked_weights(folder))
+        if parameters > sum(tensor.numel() for tensor in weights.values()):
+            raise RuntimeError(f"it has too few weights for {parameters:,} parameters")
+        with _Undrawn():
+            model = model_class(model_config)
+        model.load_state_dict(weights | {name: weights[first] for name, first in _tied(model.state_dict()).items()})
+    except KeyError as error:
+        raise CheckpointError(f"{path} does not fit its config.json (there is no {error})") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
+    return Checkpoint(model.eval(), tokenizer, config["about"])
+
+
+def device_for(asked: str | None) -> str:
+    """Where a loaded model runs: a GPU if there is one, unless another device was asked for."""
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class _Undrawn(TorchFunctionMode):
+    """Builds a model without drawing first weights, all of which are about to be replaced.
+
+    Drawing them takes time; on the device that takes no memory it also imports torch's compiler, which takes a second.
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return function(*args, **kwargs)
+
+
+def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a folder, compared with the checksums that stand beside them; older files have none."""
+    path = folder / "model.safetensors"
+    with safe_open(path, framework="pt") as file:
+        sums = file.metadata() or {}
+    weights = load_file(str(path))
+    found = {"sha256": (path, lambda: _sum_of_tensors(weights))}
+    found["tokenizer_sha256"] = (folder / "tokenizer.json", lambda: _sum_of_file(folder / "tokenizer.json"))
+    for name, (damaged, computed) in found.items():
+        if name in sums and sums[name] != computed():
+            raise CheckpointError(
+                f"{damaged} is not what was saved (its checksum differs): copy or download the folder again"
+            )
+    return weights
+
+
+def _tied(weights: dict[str, torch.Tensor]) -> dict[str, str]:
+    """Names of tensors that are another one under a second name, as other libraries have them, with its first name."""
+    first: dict[tuple, str] = {}  # by place in memory
+    places = {name: (t.data_ptr(), t.shape) for name, t in weights.items() if t.numel() and t.data_ptr()}
+    for name, place in places.items():
+        first.setdefault(place, name)
+    return {name: first[place] for name, place in places.items() if first[place] != name}
+
+
+def _sum_of_tensors(weights: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _sum_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """A tensor as it is kept; int8 matrices with one scale a row, what is not a matrix then in half precision."""
+    if not tensor.is_floating_point():
+        return {name: tensor}
+    if dtype != torch.int8:
+        return {name: tensor.to(dtype)}
+    if tensor.dim() < 2:
+        return {name: tensor.half()}
+    scale = (tensor.abs().amax(1, keepdim=True) / 127).clamp_min(1e-12).float()
+    return {name: (tensor / scale).round().to(torch.int8), f"{name}{SCALE}": scale}
+
+
+def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors in float32 (bools stay bools)."""
+    whole = {}
+    for name, tensor in weights.items():
+        if name.endswith(SCALE):
+            continue
+        if f"{name}{SCALE}" in weights:
+            tensor = tensor.float() * weights[f"{name}{SCALE}"]
+        whole[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return whole
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder, checked."""
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no model folder {folder}")
+    path = _existing(folder / "config.json")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind, version = config["kind"], config["format"]
+        config["about"] = dict(config.get("about", {}))
+        dict(config["model"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(f"{path} is not the config of a blanklm model") from None
+    if version != FORMAT:
+        raise CheckpointError(f"{path} has format {version}; this version of blanklm reads format {FORMAT}")
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise CheckpointError(f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(MODELS)}")
+    return config
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} is not a model folder: {path.name} is missing")
+    if path.stat().st_size > GREATEST_SIZE.get(path.name, math.inf):
+        raise CheckpointError(f"{path} is too large to be part of a blanklm model ({path.stat().st_size:,} bytes)")
+    return path
+
+
+def from_json(cls: type, values: dict[str, Any]) -> Any:
+    """A (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError.
+
+    Where a field may be one of several dataclasses, it is the one that has the fields given.
+    """
+    hints = typing.get_type_hints(cls)
+    nested = {}
+    for name, value in values.items():
+        if name not in hints and name in RETIRED and value == RETIRED[name]:
+            continue
+        kinds = [
+            kind for kind in typing.get_args(hints.get(name)) or (hints.get(name),) if dataclasses.is_dataclass(kind)
+        ]
+        fitting = [kind for kind in kinds if set(value) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}]
+        nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
+    return cls(**nested)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write to a temporary file beside ``path``; it takes the name only when it is whole and on disk."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # others may write it too
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # the weights come out readable by their owner alone
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        reason = "the disk is full: free some space" if full else str(error)
+        raise CheckpointError(f"cannot write {path} ({reason}); what was there before is untouched") from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,150 @@
+"""A corpus larger than memory: shards are read, tokenised and shuffled while training goes on.
+
+The order of the shards is drawn anew each epoch, and every process reads its own share of them. Texts are shuffled
+within blocks of some dozen batches, which is all that is ever in memory. Where a process stands is four numbers (a
+``Place``), from which the same batches come again: nothing read before that place is tokenised again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from blanklm.core.texts import POOL, Draw, TokenisedTexts, training_epoch
+from blanklm.data.readers import read_texts
+from blanklm.errors import TrainingError
+
+TEXTS_AT_ONCE = 1000  # read and tokenised together
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands in its texts."""
+
+    epoch: int = 0
+    shard: int = 0  # of the process's shards of this epoch, in their order
+    text: int = 0  # texts of that shard that blocks before this one took
+    batch: int = 0  # batches already used of the block that begins there
+
+
+@dataclass(frozen=True)
+class StreamedBatch:
+    """The texts of one process's batch, and where the process stands after it."""
+
+    draw: Draw
+    texts: TokenisedTexts
+    epoch: int
+    after: Place
+
+    @property
+    def tokens(self) -> int:
+        return self.texts.tokens
+
+
+class StreamedTexts:
+    """Texts in ``files``; ``encode`` makes ids of a list of them, ``read`` gives the texts of a file one by one."""
+
+    context = 0  # texts stand by themselves
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        encode: Callable[[list[str]], Iterable[Sequence[int]]],
+        max_length: int | None = None,
+        read: Callable[[Path], Iterable[str]] = read_texts,
+    ) -> None:
+        self.files, self.encode, self.max_length, self.read = list(files), encode, max_length, read
+
+    def __len__(self) -> int:
+        """The number of files; how many texts there are is not known."""
+        return len(self.files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the names and sizes of the files: reading them all would take too long."""
+        about = [(path.name, path.stat().st_size if path.exists() else None) for path in self.files]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+    def batches(
+        self,
+        tokens_per_batch: int,
+        seed: int,
+        place: Place | None = None,
+        rank: int = 0,
+        processes: int = 1,
+        skew: float = 1.0,
+    ) -> Iterator[StreamedBatch]:
+        """The batches of one process from ``place`` on, without end; all processes share ``tokens_per_batch``."""
+        if len(self.files) < processes:
+            raise TrainingError(
+                f"{processes} processes need at least as many files of texts, not {len(self.files)}: split them"
+            )
+        place, budget = place or Place(), max(1, tokens_per_batch // processes)
+        done = place.batch
+        for begin, block, end in _one_ahead(self._blocks(POOL * budget, seed, place, rank, processes)):
+            own_seed = np.random.SeedSequence([seed, rank, begin.shard, begin.text]).generate_state(1)[0]
+            draws = training_epoch(block, budget, int(own_seed), begin.epoch, skew)
+            for number, draw in enumerate(draws[done:], done + 1):
+                after = end if number == len(draws) else Place(begin.epoch, begin.shard, begin.text, number)
+                numbers = np.arange(len(draw.indices))
+                texts = TokenisedTexts([block[i] for i in draw.indices])
+                yield StreamedBatch(Draw(numbers, draw.fractions, draw.seeds), texts, begin.epoch, after)
+            done = 0
+
+    def _blocks(
+        self, budget: int, seed: int, place: Place, rank: int, processes: int
+    ) -> Iterator[tuple[Place, TokenisedTexts, Place]]:
+        """Texts of at least ``budget`` tokens, or the rest of an epoch, with the places where they begin and end."""
+        begin, shard, text = Place(place.epoch, place.shard, place.text), place.shard, place.text
+        while True:
+            epoch, some = begin.epoch, False
+            order = np.random.default_rng([seed, epoch]).permutation(len(self.files))[rank::processes]
+            ids: list[Sequence[int]] = []
+            tokens = 0
+            while shard < len(order):
+                texts = islice(self.read(self.files[order[shard]]), text, None)
+                while group := list(islice(texts, TEXTS_AT_ONCE)):
+                    encoded = list(self.encode(group))
+                    ids += encoded
+                    tokens, text = tokens + sum(map(len, encoded)), text + len(group)
+                    if tokens >= budget:
+                        yield begin, TokenisedTexts(ids, self.max_length), (begin := Place(epoch, shard, text))
+                        ids, tokens, some = [], 0, True
+                shard, text = shard + 1, 0
+            after = Place(epoch + 1)
+            if tokens:
+                yield begin, TokenisedTexts(ids, self.max_length), after
+            elif not some and begin.shard == begin.text == 0:
+                raise TrainingError("there is no text to train on in the files of this process")
+            begin, shard, text = after, 0, 0
+
+
+def sample_texts(
+    files: Sequence[Path], characters: int = 50_000_000, read: Callable[[Path], Iterable[str]] = read_texts
+) -> Iterator[str]:
+    """The first texts of each file, of about so many characters in all: enough to learn a vocabulary from."""
+    for path in files:
+        left = characters // len(files)
+        for text in read(path):
+            yield text
+            left -= len(text)
+            if left <= 0:
+                break
+
+
+def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next one made by a thread while this one is used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

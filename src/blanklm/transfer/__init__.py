@@ -1,0 +1,1 @@
+"""Rewrite texts in another style: mask, fill, choose."""
