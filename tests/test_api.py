@@ -14,8 +14,8 @@ from blanklm import BlankLM, BlankLMError, Constraint, Fill
 from blanklm.core.canvas import Template
 from blanklm.data import mask_corpus
 from blanklm.errors import CheckpointError, ConstraintError
+from tests.support.canvases import CANVAS
 
-CANVAS = "They also have ___ which ___ ."
 REVIEWS = [
     "the food was really good .",
     "i will never come back here !",

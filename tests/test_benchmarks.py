@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.paths import ROOT
+
 RATES = [
     "training_tokens_per_second",
     "filled_tokens_batch_1_per_second",

@@ -3,11 +3,11 @@
 import importlib.util
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import ROOT
+
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEST_COMMAND = 'pip install -c constraints.txt -e ".[dev]" && pytest -n 2'
 

@@ -16,7 +16,8 @@ from zipfile import ZipFile
 import pytest
 from filelock import FileLock  # comes with torch
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.paths import ROOT
+
 BUILT_FROM = ["pyproject.toml", ".gitignore", "README.md", "LICENSE", "NOTICE", "src"]
 MODEL = "blanklm/pretrained/yelp-words"
 

@@ -1,19 +1,13 @@
 """Servers for the tests: in this process, and as a process of their own."""
 
-import re
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 
 import pytest
-from fastapi.testclient import TestClient
 from playwright.sync_api import sync_playwright
 
 from blanklm import BlankLM
-from blanklm.serve.app import create_app
-from blanklm.serve.limits import Limits
-from tests.serve.browser import chromium
+from tests.support.browser import chromium
+from tests.support.serving import client_of
 
 
 @pytest.fixture(scope="module")
@@ -64,40 +58,7 @@ def slowed(model):
     return make
 
 
-@contextmanager
-def client_of(model, limits=None, **options):
-    with TestClient(create_app({"words": model}, limits or Limits(), **options), raise_server_exceptions=False) as c:
-        yield c
-
-
 @pytest.fixture(scope="session")
 def client(model):
     with client_of(model) as client:
         yield client
-
-
-class Process:
-    """``blanklm serve`` as a real process."""
-
-    def __init__(self, *arguments: str, port: int = 0) -> None:
-        model = () if "--model" in arguments else ("--model", "yelp-words")
-        command = [sys.executable, "-m", "blanklm", "serve", "--port", str(port), *model, *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
-        match = re.search(r"http://\S+:(\d+)/", line)
-        assert match, line + self.process.stderr.read()
-        self.url, self.port = match[0].rstrip("/"), int(match[1])
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-
-
-@contextmanager
-def served(*arguments: str, port: int = 0):
-    process = Process(*arguments, port=port)
-    try:
-        yield process
-    finally:
-        process.end()

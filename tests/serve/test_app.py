@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,8 +17,9 @@ from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits
 from blanklm.serve.tasks.canvases import CanvasJob
 from blanklm.serve.tasks.sample import SampleTask
-from tests.serve.conftest import client_of
-from tests.test_api import CANVAS
+from tests.support.canvases import CANVAS
+from tests.support.paths import ROOT
+from tests.support.serving import client_of
 
 
 def fill(client, *texts, **options):
@@ -391,7 +391,7 @@ def test_threads_do_not_outlive_the_server(model):
 
 
 def test_the_document_has_every_limit():
-    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     documented = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", page, re.MULTILINE))
     assert Limits.parse([f"{name}={value}" for name, value in documented.items()]) == Limits()
     assert set(documented) == {field.name for field in fields(Limits)}

@@ -14,9 +14,9 @@ from playwright.sync_api import Page, expect
 from blanklm import Blank, BlankLM, cli
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.backbone import Pretrained
-from tests.conftest import make_blm
-from tests.serve.conftest import served
-from tests.test_backbone import publish
+from tests.support.backbones import publish
+from tests.support.models import make_blm
+from tests.support.serving import CONTRAST, served
 
 CANVAS = "they also have ___ which ___ ."
 
@@ -345,29 +345,6 @@ def test_every_control_has_a_name_and_every_section_a_heading(page):
     assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size") == page.evaluate(
         "document.querySelectorAll('[id]').length"
     )
-
-
-CONTRAST = """() => {
-  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-  const rgb = (colour, under) => {
-    canvas.fillStyle = under; canvas.fillRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
-  };
-  const css = (parts) => `rgb(${parts.join(' ')})`;
-  const ground = (element) => element
-    ? css(rgb(getComputedStyle(element).backgroundColor, ground(element.parentElement))) : 'white';
-  const light = (parts) => parts.map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const poor = [];
-  for (const element of document.querySelectorAll('body *')) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!own || !element.checkVisibility() || element.tagName === 'OPTION') continue;
-    const under = ground(element), over = rgb(getComputedStyle(element).color, under);
-    const [a, b] = [light(over), light(rgb(under, under))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push(`${element.tagName}.${element.className} ${(a + 0.05) / (b + 0.05)}`);
-  }
-  return poor;
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -20,12 +20,10 @@ from blanklm.restoration.restorer import Restorer
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
 from blanklm.training import checkpoint
-from tests.conftest import make_restorer
-from tests.serve.conftest import served
-from tests.serve.test_page import CONTRAST
-from tests.serve.test_schema import CHECKS
+from tests.support.models import make_restorer
+from tests.support.paths import EDITIONS as FILES
+from tests.support.serving import CHECKS, CONTRAST, served
 
-FILES = Path(__file__).parents[1] / "notation" / "files"
 LEIDEN = "ἔδοξεν τῆι βουλῆι κα[. . . .] δήμωι [---]"
 RESTORERS = {"greek": make_restorer(), "latin": make_restorer("abcdefghijklmnopqrstuvwxyz .-#", seed=1)}
 RESTORERS["greek"].about["language"], RESTORERS["latin"].about["language"] = "grc", "la"

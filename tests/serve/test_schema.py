@@ -4,16 +4,9 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
-from tests.serve.conftest import served
+from tests.support.serving import CHECKS, served
 
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # Whatever passes the schema is real work, so that there is little of it in each request.
 LIMITS = {"texts": 4, "characters": 200, "blanks": 8, "candidates": 4, "canvases": 2000, "deadline": 120}
 

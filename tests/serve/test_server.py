@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from tests.serve.conftest import served
+from tests.support.serving import served
 
 LONG = {"texts": ["the ___[100] ."] * 4, "n": 12, "beam": 12}  # seconds of work
 

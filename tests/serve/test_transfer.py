@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from blanklm import Transfer, cli
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
-from tests.serve.conftest import served
+from tests.support.serving import served
 
 NICE = "The employees were super nice and efficient!"
 

@@ -1,0 +1,387 @@
+"""The command line as people and programs use it: results on standard output, one plain line for each mistake."""
+
+import json
+import math
+import os
+import pty
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.models.encoder import EncoderConfig
+from blanklm.paper.baselines.fill_in_middle import FillInMiddle
+from blanklm.paper.baselines.left_to_right import LeftToRight
+from blanklm.paper.baselines.masked import Masked
+from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.training import checkpoint
+from tests.support.canvases import CANVAS
+
+
+def test_help_answers_in_half_a_second():
+    """Of processor time, so that tests running beside this one do not count."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-m", "blanklm", "--help"], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode == 0 and "fill" in done.stdout
+    assert min(times) < 0.5
+
+
+def test_fill_prints_the_text(blanklm):
+    code, out, err = blanklm("fill", CANVAS)
+    assert (code, err) == (0, "") and len(out) == 1
+    assert out[0].startswith("They also have ") and " which " in out[0] and out[0].endswith(" .") and "_" not in out[0]
+
+
+def test_json_has_the_promised_fields(blanklm):
+    code, out, _ = blanklm("fill", CANVAS, "the ___ .", "--json", "-n", 3, "--beam", 4)
+    records = [json.loads(line) for line in out]
+    assert code == 0 and [r["input"] for r in records] == [CANVAS, "the ___ ."]
+    for record, blanks in zip(records, (2, 1), strict=True):
+        assert len(record["fills"]) == 3
+        for fill in record["fills"]:
+            assert set(fill) == {"text", "spans", "log_prob"} and len(fill["spans"]) == blanks
+    _, out, _ = blanklm("fill", "the ___ .", "--json", "--trace")
+    steps = json.loads(out[0])["fills"][0]["trajectory"]
+    assert steps[0]["canvas"] == "the ___ ." and {"blank", "token", "left", "right", "log_prob"} < set(steps[0])
+
+
+def test_trace_draws_the_papers_figure(blanklm):
+    _, out, _ = blanklm("fill", "the ___[2] was great .", "--trace")
+    table = "\n".join(out)
+    for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left", "Right"):
+        assert heading in table
+    assert "__#1__" in table and "-End-" in table and "Yes" in table and "No" in table
+    assert sum(line.strip()[:1].isdigit() for line in out) == 3  # two words, and the end
+
+
+def test_lines_from_standard_input_come_out_in_order(blanklm):
+    canvases = [f"{'very ' * k}good ___[1] ." for k in (5, 0, 3)] * 40
+    code, out, _ = blanklm("fill", stdin="\n".join(canvases).encode())
+    assert code == 0 and len(out) == 120
+    assert all(o.startswith(c.split("___")[0]) for o, c in zip(out, canvases, strict=True))
+
+
+def test_a_bad_line_is_reported_with_its_number_and_the_rest_are_filled(blanklm):
+    lines = [b"the ___ .", b"no blank here", b"", b"bad \xff\xfe ___", b"___[5-2]", b"___ " * 500, b"good ___ ."]
+    code, out, err = blanklm("fill", stdin=b"\n".join(lines))
+    assert code == 1 and len(out) == 7
+    assert out[0].startswith("the ") and out[6].startswith("good ") and out[1:6] == [""] * 5
+    for number, words in ((2, "no blank"), (3, "empty"), (4, "not UTF-8"), (5, "minimum 5"), (6, "at most 128")):
+        assert any(f"line {number}:" in line and words in line for line in err.splitlines()), err
+    assert len(err.splitlines()) == 5
+
+    code, out, _ = blanklm("fill", "--json", stdin=b"\n".join(lines))
+    records = [json.loads(line) for line in out]
+    assert code == 1 and [("error" in r, r.get("line")) for r in records] == [
+        (False, None), (True, 2), (True, 3), (True, 4), (True, 5), (True, 6), (False, None)
+    ]  # fmt: skip
+
+
+def test_jsonl_takes_constraints_for_each_line(blanklm, tmp_path):
+    path = tmp_path / "in.jsonl"
+    rows = [
+        {"text": CANVAS, "constraints": [{"require": ["ice cream"]}, {"max": 1}]},
+        {"input": "the ___ .", "constraints": {"max": 1}},
+        {"text": "the ___ .", "constraints": [{}, {}]},
+        {"text": "the ___ .", "constraints": {"maximum": 1}},
+        {"text": "the ___ .", "constraints": {"max": "1"}},
+        {"text": "the ___ .", "constraints": 3},
+        {"words": "the ___ ."},
+        {"text": "the ___ .", "constraints": {"ban": 3}},
+        {"text": "the \ud800 ___ ."},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n" + "[" * 100_000 + "\n")
+    code, out, err = blanklm("fill", "--file", path, "--json")
+    records = [json.loads(line) for line in out]
+    assert code == 1 and len(records) == 11
+    assert "ice cream" in records[0]["fills"][0]["spans"][0]
+    assert len(records[1]["fills"][0]["spans"][0].split()) == 1
+    for record, words in zip(
+        records[2:],
+        (
+            "2 constraints",
+            "'maximum'",
+            "whole number",
+            "is an object",
+            'an object with a "text"',
+            "list of words",
+            "no Unicode text",
+            "not JSON",
+            "not JSON",
+        ),
+        strict=True,
+    ):
+        assert words in record["error"]
+    assert "Traceback" not in err
+
+
+def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
+    _, out, _ = blanklm(
+        "fill", CANVAS, "--json", "--max", 2, "--require", "1=ice cream", "--ban", "is", "--only", "2=was"
+    )
+    spans = json.loads(out[0])["fills"][0]["spans"]
+    assert spans[0] == "ice cream" and set(spans[1].split()) == {"was"} and len(spans[1].split()) <= 2
+    code, _, err = blanklm("fill", CANVAS, "--ban", "3=good")
+    assert code == 1 and "the text has 2 blanks" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fill", ""], "the text is empty"),
+        (["fill", "no blank"], "there is no blank in the text: write ___"),
+        (["fill", "___ " * 10_000], "takes 10,000 tokens"),
+        (["fill", "___[x]"], "is not a blank with a length"),
+        (["fill", "a ___ .", "--min", "3", "--max", "2"], "minimum length 3 is greater than the maximum 2"),
+        (["fill", "a ___[1] .", "--require", "ice cream"], "required words take 2, and the maximum length is 1"),
+        (["fill", "a ___ .", "--require", "qwertyuiop"], "not in the model's vocabulary"),
+        (["fill", "the qwertyuiop ___ .", "--strict"], "does not know 'qwertyuiop'"),
+        (["fill", "a ___", "--model", "nonesuch"], "there is no model 'nonesuch'"),
+        (["fill", "a ___", "--file", "x"], "not both"),
+        (["fill", "--file", "no-such-file.txt"], "there is no file no-such-file.txt"),
+        (["fill", "a ___", "-n", "0"], "at least 1"),
+        (["fill", "a ___", "--beam", "-1"], "at least 1"),
+        (["fill", "a ___", "--order", "parallel", "-n", "2"], "gives one fill"),
+        (["fill", "a ___", "--device", "warp"], "cannot use the device 'warp'"),
+        (["fill"], "no text: write blanklm fill"),
+        (["sample", "--temperature", "0"], "temperature must be above 0"),
+        (["sample", "--top-p", "2"], "top-p"),
+        (["score", ""], "the text is empty"),
+        (["score", "a " * 200], "200 tokens, and this model takes at most 128"),
+        (["score", "a " * 20, "--method", "exact"], "at most 16"),
+        (["fill", "___[" + "9" * 5000 + "]"], "is not a blank with a length"),
+        (["fill", "a \ud800 ___"], "is no Unicode text"),
+        (["fill", "a ___", "--device", "cuda"], "cannot use the device 'cuda'"),
+        (["fill", "a ___", "--ban", "² x"], "is not one word"),
+        (["sample", "--seed", "-1"], "a seed is 0 or more"),
+        (["sample", "--temperature", "inf"], "temperature"),
+        (["fill", "a ___", "--order", "parallel", "-n", "0"], "gives one fill"),
+        (["fill", "a ___", "--length-penalty", "nan"], "must be a number"),
+        (["score", "good", "--seed", "-1"], "a seed is 0 or more"),
+        (["score", "good", "--orders", "0"], "at least 1"),
+        (["info", "nonesuch"], "there is no model"),
+        (["data", "nonesuch"], "there is no corpus"),
+        (["train", "no-such-file.txt", "--out", "x"], "there is no file"),
+    ],
+)
+def test_each_mistake_gets_one_plain_line(blanklm, arguments, message):
+    code, out, err = blanklm(*arguments)
+    assert code == 1 and not out
+    assert len(err.splitlines()) == 1 and err.startswith("error: ") and message in err, err
+
+
+def test_the_same_line_is_sampled_anew_each_time_and_the_same_whatever_else_is_there(blanklm):
+    lines = ["the food is ___[4-8] ."] * 100
+    out = blanklm("sample", "--file", "-", stdin="\n".join(lines).encode())[1]
+    assert len(set(out)) > 90
+    lines[3] = "no blank"
+    again = blanklm("sample", "--file", "-", stdin="\n".join(lines).encode())[1]
+    assert again[3] == "" and again[:3] == out[:3] and again[4:] == out[4:]
+
+
+def test_options_and_a_lines_own_constraints_hold_together(blanklm):
+    rows = [{"text": "the ___ .", "constraints": {"min": 4}}, {"text": "the ___ .", "constraints": {"ban": ["food"]}}]
+    code, out, err = blanklm(
+        "fill", "--jsonl", "--max", 2, "--ban", "staff", stdin="\n".join(map(json.dumps, rows)).encode()
+    )
+    assert code == 1 and "line 1: blank 1: the minimum length 4 is greater than the maximum 2" in err
+    assert len(out[1].split()) <= 4 and not {"food", "staff"} & set(out[1].split())
+
+
+def test_the_perplexity_of_a_stream(blanklm):
+    code, out, _ = blanklm("score", "--stream", "--orders", 2, "--json", stdin=b"the food was good .\ngreat !\n")
+    record = json.loads(out[0])
+    assert code == 0 and record["tokens_with_eos"] == 9 and record["chunk"] == 128
+    assert record["interval"][0] < record["perplexity"] < record["interval"][1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fill", "a ___", "--nope"], ["fill", "a ___", "--beam", "x"], ["train", "t.txt"], ["nope"]]
+)
+def test_a_mistyped_command_gets_one_line_too(blanklm, arguments):
+    code, out, err = blanklm(*arguments)
+    assert code == 2 and not out and len(err.splitlines()) == 1 and err.startswith("error: ") and "--help" in err
+
+
+def test_no_command_shows_the_help(blanklm):
+    code, out, _ = blanklm()
+    assert code == 2 and any("fill" in line for line in out)
+
+
+def test_unknown_words_are_warned_about_and_filled_around(blanklm):
+    code, out, err = blanklm("fill", "the qwertyuiop was ___ .")
+    assert code == 0 and out[0].startswith("the qwertyuiop was ")
+    assert err.startswith("warning: the model does not know 'qwertyuiop'") and len(err.splitlines()) == 1
+
+
+def test_a_damaged_model_is_named(blanklm, tmp_path):
+    from blanklm.pretrained import DEFAULT, HERE
+
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((HERE / DEFAULT / name).read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    for command in (["fill", "a ___", "--model", tmp_path], ["info", tmp_path]):
+        code, _, err = blanklm(*command)
+        assert code == 1 and "damaged" in err and len(err.splitlines()) == 1
+
+
+def test_sample_and_score(blanklm):
+    code, out, _ = blanklm("sample", "-n", 3, "--seed", 1)
+    again = blanklm("sample", "-n", 3, "--seed", 1)[1]
+    assert code == 0 and len(out) == 3 and out == again
+    code, out, _ = blanklm("score", "the food was good .", "good the was food .", "--method", "exact")
+    assert code == 0 and len(out) == 3 and float(out[0].split()[0]) > float(out[1].split()[0])
+    code, out, err = blanklm("score", "--json", "--orders", 4, stdin=b"the food was good .\n\ngreat !\n")
+    assert code == 1 and "line 2" in err and [json.loads(x).get("tokens") for x in out] == [5, None, 2]
+
+
+def test_what_there_is(blanklm):
+    code, out, _ = blanklm("models", "--json")
+    (model,) = [m for m in json.loads(out[0]) if m["default"]]
+    assert code == 0 and {"name", "megabytes", "language", "licence", "summary"} < set(model)
+    assert json.loads(blanklm("info", "--json")[1][0])["parameters"] > 10**6
+    corpora = [json.loads(line)["name"] for line in blanklm("data", "--json")[1]]
+    assert {"ptb", "yelp", "yahoo", "english"} < set(corpora)
+
+
+def test_scoring_a_text_with_a_blank_says_that_it_is_not_filled(blanklm):
+    for text, noted in (("the food was ___ .", True), ("the food was good .", False)):
+        code, _, error = blanklm("score", text, "--orders", 2)
+        assert code == 0 and ("blanklm fill fills it" in error) == noted
+
+
+def test_train_then_fill(blanklm, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(["the cat sat on the mat", "the dog lay on the rug", ""] * 40))
+    command = ["train", texts, "--out", tmp_path / "run", "--size", "tiny", "--steps", 30, "--tokens-per-batch", 256]
+    options = ["--evaluate-every", 10, "--save-every", 10, "--warmup", 5]
+    code, _, err = blanklm(*command, *options)
+    assert code == 0 and "best validation bound" in err
+    code, out, _ = blanklm("fill", "the ___[1] sat", "--model", tmp_path / "run")
+    assert code == 0 and out[0].endswith(" sat")
+    code, _, err = blanklm(*command, *options)
+    assert code == 1 and "holds a run already" in err
+    code, _, err = blanklm(*command, *options, "--resume")
+    assert code == 0
+    for bad in (
+        ["--steps", 0],
+        ["--learning-rate", "nan"],
+        ["--dropout", 1.5],
+        ["--ema", 2],
+        ["--vocabulary", 2],
+        ["--max-length", -2],
+    ):
+        code, _, err = blanklm("train", texts, "--out", tmp_path / "bad", "--size", "tiny", *bad)
+        assert code == 1 and err.splitlines()[-1].startswith("error: "), (bad, err)
+
+
+@pytest.mark.parametrize("from_disk", [False, True])
+def test_training_begins_at_the_frequencies_of_the_training_words_and_at_neighbours(blanklm, tmp_path, from_disk):
+    texts, valid = tmp_path / "texts.txt", tmp_path / "valid.txt"
+    texts.write_text("a a a a a a b\n" * 50)
+    valid.write_text("b b b b b b a\n" * 50)  # says the opposite, and must not be heard
+    command = ["train", texts, "--valid", valid, "--out", tmp_path / "run", "--size", "tiny", "--steps", 1]
+    assert blanklm(*command, "--tokens-per-batch", 64, *["--from-disk"] * from_disk)[0] == 0
+    loaded = checkpoint.load(tmp_path / "run")
+    a, b = loaded.tokenizer.encode("a b")
+    ahead = (loaded.model.word_bias[a] - loaded.model.word_bias[b]).item()
+    assert ahead == pytest.approx(math.log(6), abs=0.05)
+    first, second = (layer.queries_keys_values.bias.abs().max() for layer in loaded.model.encoder.layers[:2])
+    assert first > 1 > second
+
+
+def test_train_by_muon_at_its_own_rate(blanklm, tmp_path):
+    (tmp_path / "texts.txt").write_text("the food was good .\nthe staff was rude .\n" * 60)
+    run = tmp_path / "run"
+    command = ("train", tmp_path / "texts.txt", "--out", run, "--size", "tiny", "--steps", 4)
+    assert blanklm(*command, "--optimizer", "muon")[0] == 0
+    training = json.loads((run / "run.json").read_text())["training"]
+    assert (training["optimizer"], training["learning_rate"]) == ("muon", 3e-3)
+
+
+def test_train_from_disk(blanklm, tmp_path):
+    for shard in range(3):
+        lines = [
+            f"the {noun} was {adjective} {shard}" for noun in ["food", "staff", "soup"] for adjective in ("good", "bad")
+        ]
+        (tmp_path / f"{shard}.txt").write_text("\n".join(lines) + "\n")
+    arguments = ["train", f"{tmp_path}/*.txt", "--out", tmp_path / "run", "--size", "tiny", "--steps", 4, "--from-disk"]
+    code, _, err = blanklm(*arguments)
+    assert code == 1 and "give --valid" in err
+    code, _, err = blanklm(*arguments, "--valid", tmp_path / "0.txt", "--tokens-per-batch", 64)
+    assert code == 0 and "3 files to train on, 6 texts to validate on" in err, err
+    assert blanklm("fill", "the ___ was good", "--model", tmp_path / "run", "--max", 2)[0] == 0
+    code, _, err = blanklm("train", f"{tmp_path}/*.none", "--out", tmp_path / "x")
+    assert code == 1 and "no file matches" in err
+
+
+def test_evaluate_infilling(blanklm, tmp_path):
+    texts = tmp_path / "held-out.txt"
+    lines = "the food was really good .\n\ni will never come back here !\n"
+    texts.write_text(lines * 4 + lines.replace("\n", " ") * 25 + "\r\n")
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")
+    report = json.loads(out[0])
+    assert code == 0 and report["cut"] == 1 and report["too_long"] == 0 and list(report["ratios"]) == ["0.2", "0.5"]
+    assert report["order"] == "parallel"
+    for row in report["ratios"].values():
+        assert row["failure_rate"] == 0 and row["texts"] == 9 and row["bleu"] > row["no_infill_bleu"] >= 0
+        assert row["length_error"] >= 0 and row["words_per_second"] > 0
+    again = json.loads(
+        blanklm("evaluate", "infilling", "--file", texts, "--ratios", "20,50", "--seed", 3, "--json")[1][0]
+    )
+    assert [r["bleu"] for r in again["ratios"].values()] == [r["bleu"] for r in report["ratios"].values()]
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--ratios", "30", "--beam", 3)
+    assert code == 0 and len(out) == 3 and "no infill" in out[1]
+    for bad in (
+        ["--ratios", "many"],
+        ["--ratios", "0"],
+        ["--ratios", "0.3"],
+        ["--ratios", "120"],
+        ["--file", "none.txt"],
+    ):
+        code, _, err = blanklm("evaluate", "infilling", "--file", texts, *bad)
+        assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: ")
+
+
+def test_a_model_to_compare_with_is_evaluated_alike_and_another_judges(blanklm, tmp_path):
+    lines = ["the food was really good .", "i will never come back here !"]
+    texts, tokenizer = tmp_path / "held-out.txt", Tokenizer.train("word", lines)
+    texts.write_text("\n".join(lines * 2))
+    config = PredictorConfig(len(tokenizer), EncoderConfig(1, 2, 16, 32), max_length=20)
+    for kind in (FillInMiddle, Masked, LeftToRight):
+        checkpoint.save(tmp_path / kind.__name__, kind(config), tokenizer)
+    for name in ("FillInMiddle", "Masked"):
+        command = ["evaluate", "infilling", "--file", texts, "--model", tmp_path / name, "--ratios", "40"]
+        code, out, _ = blanklm(*command, "--json", "--judge", tmp_path / "LeftToRight")
+        (row,) = json.loads(out[0])["ratios"].values()
+        assert code == 0 and row["failure_rate"] == 0 and row["perplexity"] > 1 and row["original_perplexity"] > 1
+        code, _, err = blanklm(*command, "--beam", 2)
+        assert code == 1 and err.startswith("error: ") and "--beam" in err
+    code, out, _ = blanklm("evaluate", "infilling", "--file", texts, "--judge", tmp_path / "LeftToRight")
+    assert code == 0 and "perplexity" in out[1] and len(out[2].split()) == 8
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m blanklm fill --model yelp-words --file /dev/stdin | head -n 1"
+    done = subprocess.run(
+        command, shell=True, input="the ___[1] .\n" * 2000, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_on_a_terminal_the_filled_spans_are_highlighted():
+    main_end, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    subprocess.run(
+        [sys.executable, "-m", "blanklm", "fill", CANVAS], stdout=terminal, stdin=terminal, env=environment, timeout=60
+    )
+    os.close(terminal)
+    shown = os.read(main_end, 10_000).decode()
+    assert "They also have \x1b[4;32m" in shown and shown.count("\x1b[4;32m") == 2

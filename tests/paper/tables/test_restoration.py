@@ -1,0 +1,107 @@
+"""The recipes of restoration run from corpus to result, on a few texts and for a moment."""
+
+import json
+import tarfile
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.errors import BlankLMError
+from blanklm.models.encoder import EncoderConfig
+from blanklm.paper.bundled import greek, latin, restorers
+from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
+from blanklm.paper.tables import restoration
+from blanklm.restoration.lexicon import FILE, Attested
+from blanklm.restoration.restorer import Gap, Restorer
+from tests.support.models import make_restorer
+
+TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
+GREEK = ["αγαθηι τυχηι εδοξεν τηι βουληι και τωι δημωι -- #", "διονυσιοσ ανηρ αγαθοσ ων διατελει περι τον δημον"] * 8
+LATIN = ["dis manibus sacrum # vixit nnos xx et nnis ii", "iulia pia hic sita est sit tibi terra levis bene"] * 8
+
+
+@pytest.fixture
+def damaged(tmp_path, monkeypatch):
+    """A data root with a few damaged texts, small models, and a moment to train them in."""
+    files = {f"greek_documentary/{split}.txt": GREEK for split in ("train", "valid", "test")}
+    files |= {"greek_literature/perseus.txt": GREEK, "edh_latin/train.txt": LATIN}
+    for split, ending in {"valid": "sacra", "test": "sacris"}.items():  # texts that also stand in train are left out
+        files[f"edh_latin/{split}.txt"] = [text.replace("sacrum", ending) for text in LATIN]
+    files["edh_latin/test.marked.txt"] = ["dis [man]ibus [sacrum aeternae memoriae]", "[#] iuli[a] pia"]
+    files["greek_documentary/test.jsonl"] = [json.dumps({"norm": "αγ[αθηι] τυχηι"}, ensure_ascii=False)]
+    item = ["3", "Ἀγαθῆι τ", "ύχη", "ι ἔδοξεν"]
+    files["greek_documentary/phi_ml_test_excerpts.tsv"] = [
+        "gap_len\tleft\ttarget\tright\tother",
+        "\t".join([*item, "υχη"]),
+    ]
+    files["greek_documentary/restoration_pap_text_ups.tsv"] = ["gap_len\tleft\ttarget\tright", "\t".join(item)]
+    for name, lines in files.items():
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
+    for module in (greek, latin):
+        training = replace(module.RECIPE.training, tokens_per_batch=512, warmup=1, log_every=1, evaluate_every=50)
+        monkeypatch.setattr(module, "RECIPE", replace(module.RECIPE, encoder=TINY, words=8, training=training))
+    monkeypatch.setattr(restoration, "SMALL", TINY)
+    monkeypatch.setattr(restorers, "PYTHIA_WORDS", 8)
+    small = partial(restorers.PythiaConfig, embedding=8, width=8)
+    monkeypatch.setattr(restorers, "PythiaConfig", small)
+
+
+@pytest.mark.parametrize("part", restoration.PARTS)
+def test_restoration(damaged, tmp_path, part):
+    restoration.run_part(part, tmp_path / "work", restoration.Share(seconds=0.3), most=2)
+    result = json.loads((tmp_path / "work" / part / "result.json").read_text())
+    measured = {name: value for name, value in result.items() if name in restoration.evaluations(part)}
+    assert measured and not any("error" in value for value in measured.values()), measured
+    assert all(value["cer"] >= 0 and value["gaps"] for value in measured.values())
+    assert result["training"]["steps"] >= 1 and result["valid_bound"] > 0
+    (tmp_path / "out").mkdir()
+    restoration.pack(tmp_path / "out", tmp_path / "work")
+    with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
+        assert f"{part}/result.json" in archive.getnames()
+    assert f"{part}: " in restoration.summary(tmp_path / "work")
+    assert (tmp_path / "work" / part / "model" / FILE).exists() == (restoration.recipe_of(part).kind == "mixed")
+    if part in ("greek", "latin"):
+        assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
+        assert (
+            len(Restorer.from_pretrained(tmp_path / "work" / part / "model", device="cpu").fill([["α", Gap(2, 2)]]))
+            == 1
+        )
+
+
+def test_latin_words_without_their_first_letter_are_repaired():
+    assert latin.repaired("vixit nnos xx annis nnorum connos nnum") == "vixit annos xx annis annorum connos nnum"
+
+
+def test_texts_are_cut_without_loss():
+    text = "αγαθηι τυχηι εδοξεν τηι βουληι και τωι δημωι " * 9
+    pieces = pieces_of([text, "---"], 100)
+    assert all(len(piece) <= 100 for piece in pieces) and " ".join(pieces).split() == text.split()
+    cut = snippets([text], 10, 60, seed=1)
+    assert "".join(cut) == text and all(len(piece) <= 60 for piece in cut)
+    tokenizer = Tokenizer.train("character", [text])
+    encoded = encode_characters([text, "xα"], tokenizer)
+    assert [encoded[i].tolist() for i in range(2)] == tokenizer.encode_many([text, "xα"])
+
+
+def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
+    (tmp_path / "data" / "greek_literature" / "perseus.txt").unlink()
+    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1)})
+    printed = capsys.readouterr().out
+    assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
+    with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
+        assert archive.getnames() == ["greek.log"]
+
+
+def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
+    restorer, path = make_restorer(), tmp_path / "words.json"
+    restorer.attested = Attested.of(GREEK, 1, 1)
+    restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
+    found = json.loads(path.read_text())
+    assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())
+    with pytest.raises(BlankLMError, match="no measurement 'phiml' of greek: choose single"):
+        restoration.compare_words("greek", restorer, path, 2, ["phiml"])

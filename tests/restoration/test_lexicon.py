@@ -1,0 +1,107 @@
+"""Words that a corpus attests, and what they say for a restoration."""
+
+import lzma
+import math
+
+import pytest
+
+from blanklm.errors import CheckpointError
+from blanklm.restoration.lexicon import FILE, PAIRED, UNATTESTED, Attested
+from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.training import checkpoint
+from tests.support.models import make_restorer
+
+TEXTS = ["ανηρ καλοσ και αγαθοσ", "καλοσ και -- νοσ", "και αγαθοσ. ανηρ"]
+
+
+@pytest.fixture
+def attested():
+    return Attested.of(TEXTS, least=1, least_pairs=2)
+
+
+def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(attested):
+    assert attested.words == {"ανηρ", "καλοσ", "και", "αγαθοσ", "νοσ"}
+    assert attested.pairs == {"καλοσ και": 2}
+    assert Attested.of(TEXTS, least=2, least_pairs=1).words == {"ανηρ", "καλοσ", "και"}
+
+
+@pytest.mark.parametrize(
+    ("before", "restored", "behind", "unknown", "pairs"),
+    [
+        ("ο ανηρ κα", "λοσ", " και αγαθοσ", 0, 1),
+        ("ο ανηρ κα", "μοσ", " και αγαθοσ", 1, 0),
+        ("ο ανηρ κα", "λοσ κ", "αι αγαθοσ", 0, 1),
+        ("ο ανηρ ", "οσ και", " αγαθοσ", 1, 0),
+        ("ο ανηρ κ-", "μοσ", " και αγαθοσ", 0, 0),  # a word with a lost letter says nothing
+        ("κα", "μοσ", " και αγαθοσ", 0, 0),  # nor does one that the edge of the text may have cut
+        ("ο ανηρ ", "καμοσ", "", 0, 0),
+        ("ο ανηρ ", "καμοσ ", "", 1, 0),  # a space ends it, so it is whole
+        ("", " καμοσ", " και", 1, 0),
+        ("ο ανηρ ", "καμοσ. ", "και αγαθοσ", 1, 0),
+        ("ο ανηρ ", "ην . ", "και αγαθοσ", 1, 0),
+        ("ο ανηρ ", "καλοσ ", "και αγαθοσ", 0, 1),
+        ("", "ο", "", 0, 0),
+    ],
+)
+def test_known_words_and_pairs_that_touch_the_gap_speak_for_a_restoration(
+    attested, before, restored, behind, unknown, pairs
+):
+    expected = PAIRED * pairs * math.log1p(2) - UNATTESTED * unknown
+    assert attested.support(before, restored, behind) == pytest.approx(expected)
+
+
+def test_a_folder_keeps_them(attested, tmp_path):
+    assert Attested.load(tmp_path) is None
+    attested.save(tmp_path)
+    assert Attested.load(tmp_path) == attested
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lzma.compress("λογοσ\nο λογοσ\t7".encode())[:-9],
+        lzma.compress("ο λογοσ\tπολλα".encode()),
+        lzma.compress("ο λογοσ\t-5".encode()),
+        lzma.compress(b"\xff\xfe"),
+        lzma.compress(b"\n" * (2**26 + 1)),  # a few kilobytes that would fill a memory
+        b"no archive",
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, damaged):
+    (tmp_path / FILE).write_bytes(damaged)
+    with pytest.raises(CheckpointError, match=r"words\.tsv\.xz is damaged"):
+        Attested.load(tmp_path)
+
+
+def test_what_is_made_of_known_words_gains_what_the_others_lose():
+    restorer, document = make_restorer(), ["αγαθη ", Gap(2, 2), " τυχη"]
+    (plain,) = restorer.rank([document])[0]
+    known = [c.text for c in plain if " " not in c.text][-1]  # not the most probable one
+    taught = Restorer(restorer.model, restorer.tokenizer, attested=Attested(frozenset({known}), {}))
+    (ranked,) = taught.rank([document])[0]
+    before, after = ({c.text: c.log_prob for c in candidates} for candidates in (plain, ranked))
+    assert set(after) == set(before)
+    assert sum(map(math.exp, after.values())) == pytest.approx(sum(map(math.exp, before.values())))
+    others = [text for text in before if text.strip() not in ("", known)]
+    gains = {text: after[text] - before[text] for text in before}
+    assert [gains[known] - gains[text] for text in others] == pytest.approx([UNATTESTED] * len(others))
+    assert [c.text for c in taught.restore(document).gaps[0].candidates] == [c.text for c in ranked]
+
+
+def test_a_model_folder_brings_its_words_along(tmp_path, attested):
+    restorer = make_restorer()
+    checkpoint.save(tmp_path, restorer.model, restorer.tokenizer, restorer.about)
+    assert Restorer.from_pretrained(tmp_path, device="cpu").attested is None
+    attested.save(tmp_path)
+    assert Restorer.from_pretrained(tmp_path, device="cpu").attested == attested
+
+
+def test_a_gap_of_unknown_length_is_weighed_by_words_too():
+    restorer, document = make_restorer(), ["αγαθη ", Gap(2, 3), " τυχη"]
+    (plain,) = restorer.restore(document).gaps
+    known = [c.text for c in plain.candidates if " " not in c.text][-1]
+    taught = Restorer(restorer.model, restorer.tokenizer, attested=Attested(frozenset({known}), {}))
+    (ranked,) = taught.restore(document).gaps
+    before, after = ({c.text: c.log_prob for c in gap.candidates} for gap in (plain, ranked))
+    assert after[known] > before[known]
+    assert sum(map(math.exp, after.values())) == pytest.approx(sum(map(math.exp, before.values())))

@@ -1,0 +1,52 @@
+"""Canvases, tokenizers and the check of every constraint."""
+
+from collections import Counter
+
+from blanklm.core.canvas import Template
+from blanklm.core.special import BLANK
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.constraint import Constraint, Constraints, Text, compile_rules
+from tests.support.models import make_blm
+
+WORDS = Tokenizer.train("word", ["a b c"])
+MODEL = make_blm(vocabulary=len(WORDS), seed=3, spread=12.0)
+LIKELY_TO_STOP = make_blm(vocabulary=len(WORDS), seed=3, spread=12.0)
+
+
+def text_of(canvas, constraints=None, tokenizer=WORDS, max_length=40, longest_span=None):
+    template = Template.parse(canvas)
+    ids, spaces = tokenizer.encode_template(template)
+    constraints = constraints or [Constraint()] * len(template.blanks)
+    rules = compile_rules(template, constraints, spaces, tokenizer)
+    return Text(tuple(ids), Constraints(rules, max_length, tokenizer, longest_span))
+
+
+def spans_of(draft, text):
+    return tuple(tuple(span) for span in draft.spans(len(text.constraints.rules)))
+
+
+def check_constraints(mode, draft, text, template, constraints):
+    """A finished draft keeps what was given, and every blank its length and its constraint."""
+    assert draft.finished, mode
+    given = [item for item, origin in zip(draft.items, draft.origins, strict=True) if origin < 0]
+    assert given == [i for i in text.ids if i != BLANK]
+    for span, blank, constraint in zip(spans_of(draft, text), template.blanks, constraints, strict=True):
+        words = [WORDS.token(i) for i in span]
+        assert max(blank.min, constraint.min or 1) <= len(words), mode
+        assert len(words) <= min(blank.max or 99, constraint.max or 99), mode
+        assert not set(words) & set(constraint.ban), mode
+        assert not constraint.only or set(words) <= set(constraint.only), mode
+        for phrase in constraint.require:
+            assert f" {phrase} " in f" {' '.join(words)} ", (mode, phrase, words)
+        needed = Counter(w for phrase in constraint.require for w in phrase.split())
+        assert needed <= Counter(words), mode
+
+
+LINES = [
+    "they also have ice cream which is really good .",
+    "the food was good , the service was awful !",
+    "café naïve — “quoted” text 😀 ok",
+] * 3
+
+
+CANVAS = "They also have ___ which ___ ."

@@ -1,0 +1,269 @@
+"""Model folders: what is saved comes back, and every kind of damage has its own plain sentence."""
+
+import json
+import os
+import pickle
+import resource
+import struct
+import subprocess
+import sys
+from random import Random
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from blanklm import pretrained
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.errors import CheckpointError
+from blanklm.training import checkpoint
+from tests.support.models import make_blm
+from tests.support.runs import Payload
+
+SHAPE = ("layers", "heads", "width", "feedforward")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tokenizer = Tokenizer.train("word", ["a b c d e f g h"])
+    checkpoint.save(tmp_path / "model", make_blm(len(tokenizer)), tokenizer, {"licence": "none"})
+    return tmp_path / "model"
+
+
+def test_a_model_comes_back_as_it_was(folder):
+    loaded = checkpoint.load(folder)
+    for name, tensor in make_blm(12).state_dict().items():
+        torch.testing.assert_close(loaded.model.state_dict()[name], tensor)
+    assert loaded.about == {"licence": "none"}
+    assert loaded.tokenizer.encode("a h") == Tokenizer.train("word", ["a b c d e f g h"]).encode("a h")
+    assert sorted(os.listdir(folder)) == ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+def test_half_precision_is_half_the_size_and_loads_as_float32(folder, tmp_path):
+    loaded = checkpoint.load(folder)
+    checkpoint.save(tmp_path / "half", loaded.model, loaded.tokenizer, dtype=torch.float16)
+    sizes = [(path / "model.safetensors").stat().st_size for path in (tmp_path / "half", folder)]
+    assert sizes[0] < 0.6 * sizes[1]
+    assert all(p.dtype == torch.float32 for p in checkpoint.load(tmp_path / "half").model.parameters())
+
+
+def edit_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "config.json is missing"),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (lambda f: (f / "config.json").write_text("{"), "not the config of a blanklm model"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "not the config of a blanklm model"),
+        (lambda f: edit_config(f, kind="gpt"), "of kind 'gpt'"),
+        (lambda f: edit_config(f, format=99), "format 99"),
+        (lambda f: edit_config(f, model={"vocabulary": 12}), "does not describe a model"),
+        (lambda f: edit_config(f, kind=["blm"]), "of kind"),
+        (lambda f: edit_config(f, model=[1]), "not the config"),
+        (lambda f: edit_config(f, about=3), "not the config"),
+        (lambda f: edit_config(f, model={"vocabulary": 12, "encoder": dict.fromkeys(SHAPE, 0)}), "does not describe"),
+        (lambda f: truncate(f / "model.safetensors"), "damaged or cut short"),
+        (lambda f: (f / "model.safetensors").write_bytes(b""), "damaged or cut short"),
+        (lambda f: Tokenizer.train("word", ["a"]).save(f / "tokenizer.json"), "come from different models"),
+    ],
+)
+def test_damage_is_named_in_one_line(folder, damage, message):
+    damage(folder)
+    with pytest.raises(CheckpointError, match=message) as error:
+        checkpoint.load(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_failed_save_leaves_what_was_there(folder, monkeypatch):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", no_space)
+    loaded = checkpoint.load(folder)
+    other = Tokenizer.train("word", ["x y z"])
+    with pytest.raises(CheckpointError, match="disk is full"):
+        checkpoint.save(folder, loaded.model, other, {"licence": "changed"})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_int8_is_a_quarter_of_the_size_and_close(folder, tmp_path):
+    loaded = checkpoint.load(folder)
+    checkpoint.save(tmp_path / "int8", loaded.model, loaded.tokenizer, dtype=torch.int8)
+    again = checkpoint.load(tmp_path / "int8").model
+    for name, tensor in loaded.model.state_dict().items():
+        step = tensor.abs().amax(-1, keepdim=True) / 127 if tensor.dim() > 1 else tensor.abs() / 1000 + 1e-7
+        assert ((again.state_dict()[name] - tensor).abs() <= 0.51 * step + 1e-7).all(), name
+
+
+def test_what_tokens_begin_and_end_with_comes_back_in_every_precision(tmp_path):
+    tokenizer = Tokenizer.train("bpe", ["some words to learn from"], vocabulary=262)
+    model = make_blm(len(tokenizer), whole_words=True)
+    model.edges.copy_(torch.from_numpy(tokenizer.edges))
+    for dtype in (torch.float32, torch.float16, torch.int8):
+        checkpoint.save(tmp_path, model, tokenizer, dtype=dtype)
+        assert torch.equal(checkpoint.load(tmp_path).model.edges, model.edges)
+    assert model.edges.any()
+
+
+# --- Damage that only a checksum shows, and files made to do harm ------------------------------------------------
+
+
+def test_a_flipped_bit_anywhere_in_the_weights_or_the_tokenizer_is_noticed(folder):
+    """Or it changed nothing: a bit of the header's padding."""
+    sound = checkpoint.load(folder).model.state_dict()
+    random = Random(0)
+    for name in ("model.safetensors", "tokenizer.json"):
+        path, noticed = folder / name, 0
+        whole = path.read_bytes()
+        for _ in range(150):
+            place = random.randrange(len(whole))
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << random.randrange(8)
+            path.write_bytes(damaged)
+            try:
+                loaded = checkpoint.load(folder)
+            except CheckpointError as error:
+                noticed += 1
+                assert "\n" not in str(error)
+            else:
+                assert all(torch.equal(tensor, sound[key]) for key, tensor in loaded.model.state_dict().items())
+        path.write_bytes(whole)
+        assert noticed >= 145, name
+    path = folder / "model.safetensors"
+    whole = bytearray(path.read_bytes())
+    whole[-3] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        checkpoint.load(folder)
+
+
+def test_a_tokenizer_of_the_same_size_from_another_model_is_noticed(folder):
+    Tokenizer.train("word", ["s t u v w x y z"]).save(folder / "tokenizer.json")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is not what was saved"):
+        checkpoint.load(folder)
+
+
+def test_folders_from_before_there_were_checksums_load(folder):
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path)
+    checkpoint.load(folder)
+
+
+def header(values, data=b"", length=None):
+    raw = values if isinstance(values, bytes) else json.dumps(values).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def tensor(dtype="F32", shape=(2, 2), offsets=(0, 16)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(b"{}", length=2**63),
+        header(b"{}", length=2**40),
+        header(b"{" * 100_000),
+        header({"a": tensor(shape=(2**40, 2**40))}, b"\0" * 16),
+        header({"a": tensor(shape=(2**62, 4), offsets=(0, 0))}),
+        header({"a": tensor(offsets=(0, 2**50))}, b"\0" * 16),
+        header({"a": tensor(), "b": tensor()}, b"\0" * 16),
+        header({"a": tensor(offsets=(16, 0))}, b"\0" * 16),
+        header({"a": tensor("P64")}, b"\0" * 16),
+        header([1, 2]),
+        pickle.dumps({"a": 1}),
+        b"PK\x03\x04" + b"\0" * 100,
+    ],
+    ids=range(12),
+)
+def test_weights_made_to_do_harm_are_refused(folder, content):
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        checkpoint.load(folder)
+
+
+def test_a_tensor_of_the_wrong_shape_or_name_is_named(folder):
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    for changed in ({name: weights[name].T.contiguous()[:, :3].contiguous()}, {"stranger": torch.zeros(2)}):
+        save_file(weights | changed, path)
+        with pytest.raises(CheckpointError, match=r"does not fit its config.json .*(size mismatch|stranger|too few)"):
+            checkpoint.load(folder)
+
+
+def test_a_config_that_claims_a_huge_model_takes_no_memory(folder):
+    config = json.loads((folder / "config.json").read_text())["model"]
+    for encoder in ({"width": 2**20, "feedforward": 2**22}, {"feedforward": 2**40}, {"feedforward": 2**70}):
+        edit_config(folder, model=config | {"encoder": config["encoder"] | encoder})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(CheckpointError, match=r"does not describe|does not fit"):
+            checkpoint.load(folder)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def test_files_too_large_to_be_ours_are_not_read(folder):
+    for name, size in checkpoint.GREATEST_SIZE.items():
+        whole = (folder / name).read_bytes()
+        os.truncate(folder / name, size + 1)  # a sparse file: takes no room
+        with pytest.raises(CheckpointError, match=f"{name} is too large"):
+            checkpoint.load(folder)
+        (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 100_000, b'{"model": {"type": "WordLevel", "vocab": {"a": 99999999999999999999}}}', b"\xff\xfe", b"null"],
+    ids=range(4),
+)
+def test_a_tokenizer_made_to_do_harm_is_refused(folder, content):
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="not a readable tokenizer file") as error:
+        checkpoint.load(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+def test_pickles_are_never_opened(folder, tmp_path):
+    for name in ("pytorch_model.bin", "model.pt", "model.safetensors"):
+        (folder / name).write_bytes(pickle.dumps(Payload(tmp_path / "owned")))
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        checkpoint.load(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model.safetensors is missing"):
+        checkpoint.load(folder)
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "../x", "a/..", "../../etc", "a/../../b", "/etc/x", "~/x", "a/b\0c", "org/na me", "a/-b", "a\\..\\b"]
+)
+def test_names_that_are_no_hub_names_reach_neither_the_network_nor_other_folders(name, monkeypatch):
+    def no_network(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", no_network)
+    monkeypatch.setattr("socket.getaddrinfo", no_network)
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.load(pretrained.locate(name))
+    assert "network was asked" not in str(error.value)
+
+
+def test_loading_draws_nothing_and_imports_no_compiler(tmp_path):
+    """A person waits for it: what is drawn would be thrown away, and the compiler takes a second to import."""
+    code = (
+        "import sys, torch; from blanklm import BlankLM; torch.manual_seed(3); before = torch.get_rng_state();"
+        "BlankLM.from_pretrained('yelp-words', device='cpu');"
+        "assert torch.equal(before, torch.get_rng_state()); assert 'torch._dynamo' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

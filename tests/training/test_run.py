@@ -1,0 +1,393 @@
+"""The loop learns, resumes bit for bit, survives being killed, and says what is wrong."""
+
+import itertools
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from blanklm.core.likelihood import bound
+from blanklm.core.texts import TokenisedTexts
+from blanklm.errors import CheckpointError, TrainingError
+from blanklm.training.run import Run, TrainingConfig, checkpoint, train
+from blanklm.training.streamed import StreamedTexts
+from tests.support.runs import SENTENCES, Payload, corpus, new_model
+
+
+def test_a_tiny_model_overfits_ten_sentences(tmp_path):
+    """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
+    tokenizer, texts = corpus()
+    many_canvases = TokenisedTexts(tokenizer.encode_many(SENTENCES * 16))
+    config = TrainingConfig(
+        steps=800, tokens_per_batch=1024, learning_rate=3e-3, warmup=20, weight_decay=0, evaluate_every=800
+    )
+    train(new_model(tokenizer), tokenizer, many_canvases, texts, config, tmp_path, show_progress=False)
+    model = checkpoint.load(tmp_path).model
+    excess = -bound(model, [text.tolist() for text in texts], draws=40) - math.log(10)
+    assert excess.sum() / texts.tokens < 0.1
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    losses = [m["loss"] for m in metrics if "loss" in m]
+    assert losses[0] > 3.5 and losses[-1] < 0.6
+    assert any((tmp_path / "tensorboard").iterdir())
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("ema", "optimizer"), [(0.0, "adamw"), (0.9, "adamw"), (0.9, "muon")])
+def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer):
+    """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(
+        steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=6, ema=ema,
+        optimizer=optimizer,
+    )  # fmt: skip
+
+    def run(folder):
+        return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, texts, config, folder, None)
+
+    whole = run(tmp_path / "whole")
+    whole.begin()
+    whole.go(lambda *_: None)
+
+    broken = run(tmp_path / "broken")
+    broken.begin()
+
+    def stop_at_30(*_):
+        if broken.progress.step == 30:
+            raise Stop
+
+    with pytest.raises(Stop):
+        broken.go(stop_at_30)
+    torch.manual_seed(12345)
+    resumed = run(tmp_path / "broken")
+    resumed.restore()
+    assert resumed.progress.step == 20
+    resumed.go(lambda *_: None)
+
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+    kept = [checkpoint.load(tmp_path / name).model.state_dict() for name in ("whole", "broken")]
+    assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+
+    def without_time(folder):
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(x).items() if "second" not in k} for x in lines]
+
+    assert without_time(tmp_path / "broken") == without_time(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("for_gpu", [False, True])
+def test_workers_prepare_what_the_process_itself_would(tmp_path, for_gpu):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=6, tokens_per_batch=30)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.preparation.on_gpu = for_gpu
+    expected = list(map(run.preparation.__getitem__, run._plan()))
+    by_workers = list(run.preparation.in_workers(run._plan(), workers=2))
+    assert len(by_workers) == len(expected) == 6
+    for (planned, drawn, weight), (same_plan, same_drawn, same_weight) in zip(by_workers, expected, strict=True):
+        assert (planned.tokens, planned.batch, weight) == (same_plan.tokens, same_plan.batch, same_weight)
+        assert drawn.actions.packing.row == (64 if for_gpu else 0)
+        torch.testing.assert_close(run.model(drawn), run.model(same_drawn))
+        torch.testing.assert_close(run.model(drawn), run.model(run.model.prepare(planned.draw.collate(texts))))
+
+
+def test_the_learning_rate_rises_once_and_never_again():
+    config = TrainingConfig(steps=100, warmup=10)
+    rates = [config.learning_rate_at(step) for step in range(130)]
+    top = rates.index(max(rates))
+    assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(rates[top:], reverse=True)
+    assert rates[0] > 0 and rates[100:] == [0.0] * 30
+
+
+def test_early_stopping_keeps_the_best_model(tmp_path):
+    tokenizer, texts = corpus()
+    other = TokenisedTexts(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
+    config = TrainingConfig(
+        steps=2000, tokens_per_batch=512, learning_rate=3e-3, warmup=5, evaluate_every=10, save_every=1000, patience=3
+    )
+    progress = train(new_model(tokenizer), tokenizer, texts, other, config, tmp_path, show_progress=False)
+    assert progress.step < 2000 and progress.step == progress.best_step + 30
+    bounds = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert progress.best == min(m["valid_bound"] for m in bounds if "valid_bound" in m)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_model(tmp_path):
+    tokenizer, texts = corpus()
+    model = new_model(tokenizer)
+    config = TrainingConfig(steps=50, tokens_per_batch=64, log_every=1, evaluate_every=5, save_every=5)
+    run = Run(model, tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+
+    def poison(*_):
+        if run.progress.step == 7:
+            model.word_bias.data.fill_(float("nan"))
+
+    with pytest.raises(TrainingError, match=r"not a number by step 8: lower --learning-rate"):
+        run.go(poison)
+    assert all(torch.isfinite(p).all() for p in checkpoint.load(tmp_path).model.parameters())
+    assert (tmp_path / "state-00000005").is_dir()
+
+
+def test_a_full_disk_while_saving_the_state_leaves_the_one_before(tmp_path, monkeypatch):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=20, tokens_per_batch=64, evaluate_every=50, save_every=10, log_every=5)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    save_state = run.accelerator.save_state
+
+    def full_at_20(folder):
+        if run.progress.step == 20:
+            raise OSError(28, "No space left on device")
+        save_state(folder)
+
+    monkeypatch.setattr(run.accelerator, "save_state", full_at_20)
+    with pytest.raises(CheckpointError, match="No space left"):
+        run.go(lambda *_: None)
+    again = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    again.restore()
+    assert again.progress.step == 10
+
+
+def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=2, tokens_per_batch=64)
+
+    def go(config=config, texts=texts, **options):
+        train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False, **options)
+
+    with pytest.raises(TrainingError, match="no text to train on"):
+        go(texts=TokenisedTexts([[]]))
+    with pytest.raises(TrainingError, match="no run to resume"):
+        go(resume=True)
+    go()
+    with pytest.raises(TrainingError, match="holds a run already"):
+        go()
+    with pytest.raises(TrainingError, match="training setting steps was 2 and is now 9"):
+        go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
+    with pytest.raises(TrainingError, match="other texts"):
+        go(texts=TokenisedTexts([[5, 6]]), resume=True)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"run.json is damaged"):
+        go(resume=True)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(TrainingError, match="holds a model already"):
+        go()
+
+
+def test_a_damaged_state_is_named(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=4, tokens_per_batch=64, save_every=2, evaluate_every=2)
+    train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False)
+    weights = tmp_path / "state-00000004" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(TrainingError, match="state-00000004 is damaged"):
+        train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, resume=True, show_progress=False)
+
+
+def test_a_state_that_is_not_a_number_is_never_saved(tmp_path):
+    """Even between two lines of the log."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=30, tokens_per_batch=64, log_every=20, save_every=5, evaluate_every=100)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    step = run._step
+
+    def poisoned(*arguments):
+        if run.progress.step == 11:
+            run.model.word_bias.data.fill_(float("nan"))
+        return step(*arguments)
+
+    run._step = poisoned
+    with pytest.raises(TrainingError, match="not a number"):
+        run.go(lambda *_: None)
+    assert [state.name for state in tmp_path.glob("state-*")] == ["state-00000010"]
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from tests.training.test_run import *
+tokenizer, texts = corpus()
+config = TrainingConfig(steps=10**6, tokens_per_batch=64, evaluate_every=1, save_every=1, log_every=1)
+train(new_model(tokenizer), tokenizer, texts, texts, config, Path(sys.argv[1]), resume=sys.argv[2] == "resume",
+      show_progress=False)
+"""
+
+
+def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
+    folder, steps = tmp_path / "run", []
+    for pause in (0.0, 0.13, 0.29):
+        command = [sys.executable, "-c", ENDLESS, str(folder), "resume" if steps else "begin"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        written = steps[-1] if steps else -1
+        while time.monotonic() < deadline and process.poll() is None:
+            states = sorted(folder.glob("state-*"))
+            if states and int(states[-1].name[6:]) > written + 2:
+                break
+            time.sleep(0.01)
+        time.sleep(pause)
+        os.kill(process.pid, signal.SIGKILL)
+        _, stderr = process.communicate()
+        checkpoint.load(folder)
+        steps.append(int(sorted(folder.glob("state-*"))[-1].name[6:]))
+        assert steps[-1] > written, stderr.decode()[-2000:]
+
+
+# --- Short of memory, a clock that jumps, files made to do harm ----------------------------------------------------
+
+
+def weights_after(folder, memory=None, **options):
+    """The weights after a few steps with room for ``memory`` texts at a time."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=6, tokens_per_batch=64, warmup=1, evaluate_every=6, save_every=6, **options)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, folder, None)
+    run.begin()
+    forward = run.model.forward
+
+    def limited(drawn):
+        if memory is not None and len(drawn.lengths) > memory:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return forward(drawn)
+
+    run.model.forward = limited
+    run.go(lambda *_: None)
+    return run, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+
+
+def test_half_precision_on_a_cpu_trains_nearly_as_float32_does(tmp_path):
+    """Activations are rounded to eight bits of fraction, weights and their updates are not."""
+    runs = [weights_after(tmp_path / precision, precision=precision)[0] for precision in ("float32", "bf16")]
+    assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
+    exact, rounded = (json.loads((r.folder / "metrics.jsonl").read_text().splitlines()[0])["loss"] for r in runs)
+    assert exact != rounded and rounded == pytest.approx(exact, rel=0.01)
+    with pytest.raises(TrainingError, match="precision must be auto, bf16, float32, not 'fp8'"):
+        TrainingConfig(precision="fp8")
+
+
+def test_short_of_memory_a_batch_is_cut_and_the_update_stays_the_same(tmp_path):
+    _, expected = weights_after(tmp_path / "enough")
+    run, found = weights_after(tmp_path / "short", memory=2)
+    assert run.pieces > 1
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, atol=1e-6, rtol=1e-4)
+    records = [
+        (folder / "metrics.jsonl").read_text().splitlines() for folder in (tmp_path / "enough", tmp_path / "short")
+    ]
+    for a, b in zip(*(map(json.loads, lines) for lines in records), strict=True):
+        assert a["tokens"] == b["tokens"] and a.get("loss", 0) == pytest.approx(b.get("loss", 0), abs=1e-5)
+
+
+def test_pieces_are_prepared_where_the_model_of_the_preparation_is_and_then_moved(tmp_path):
+    """On a GPU that model stays on the CPU, with its buffers; ``meta`` stands for the other device."""
+    tokenizer, texts = corpus()
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=1), tmp_path, None)
+    run.preparation.device = torch.device("meta")
+    pieces = run.preparation.in_pieces(next(run._plan()), 2)
+    assert len(pieces) == 2 and all(p.lengths.is_meta and p.actions.packing.starts.is_meta for p in pieces)
+
+
+def test_a_single_text_that_does_not_fit_is_named(tmp_path):
+    with pytest.raises(TrainingError, match="out of memory at step 1: lower --tokens-per-batch or --max-length"):
+        weights_after(tmp_path, memory=0)
+
+
+def test_a_gradient_that_is_not_a_number_stops_the_run(tmp_path):
+    """The loss is a number still; the first bad gradient must not reach the weights on disk."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=9, tokens_per_batch=64, log_every=1, save_every=2, evaluate_every=100)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    run.model.word_bias.register_hook(lambda gradient: gradient * math.nan if run.progress.step == 5 else gradient)
+    with pytest.raises(TrainingError, match="not a number by step 6"):
+        run.go(lambda *_: None)
+    assert [state.name for state in tmp_path.glob("state-*")] == ["state-00000004"]
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    """A day back at every look: speeds come from a clock that cannot, and the newest state is the one of most steps."""
+    _, expected = weights_after(tmp_path / "steady", log_every=1)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 86_400 * next(days))
+    days = itertools.count()
+    run, found = weights_after(tmp_path / "jumping", log_every=1)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    records = [json.loads(line) for line in (tmp_path / "jumping/metrics.jsonl").read_text().splitlines()]
+    assert all(record["seconds"] >= 0 and record.get("tokens_per_second", 1) > 0 for record in records)
+    for age, name in enumerate(("state-00000003", "state-00000006")):  # by the clock the older one is newer
+        (tmp_path / "jumping" / name).mkdir(exist_ok=True)
+        os.utime(tmp_path / "jumping" / name, (now - age * 1e6, now - age * 1e6))
+    run.restore()
+    assert run.progress.step == 6
+
+
+@pytest.mark.parametrize("name", ["optimizer.bin", "random_states_0.pkl", "custom_checkpoint_0.pkl"])
+def test_a_pickle_in_a_state_that_would_run_something_is_refused(tmp_path, name):
+    run, _ = weights_after(tmp_path / "run")
+    (path,) = (tmp_path / "run").glob(f"state-*/{name}")
+    path.write_bytes(pickle.dumps(Payload(tmp_path / "owned"), protocol=2))
+    with pytest.raises(TrainingError, match="is damaged"):
+        run.restore()
+    assert not (tmp_path / "owned").exists()
+
+
+def test_streamed_texts_resume_bit_for_bit(tmp_path):
+    """In the middle of an epoch, and with other files refused."""
+    tokenizer, validation = corpus()
+    shards = [tmp_path / f"{i}.txt" for i in range(3)]
+    for i, shard in enumerate(shards):
+        shard.write_text("".join(f"{sentence}\n" for sentence in SENTENCES[i:]) * 9)
+    config = TrainingConfig(steps=20, tokens_per_batch=64, warmup=2, evaluate_every=10, save_every=5, log_every=3)
+
+    def run(folder, files=shards):
+        texts = StreamedTexts(files, tokenizer.encode_many)
+        return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, validation, config, tmp_path / folder, None)
+
+    whole = run("whole")
+    whole.begin()
+    whole.go(lambda *_: None)
+    broken = run("broken")
+    broken.begin()
+
+    def stop_at_12(*_):
+        if broken.progress.step == 12:
+            raise Stop
+
+    with pytest.raises(Stop):
+        broken.go(stop_at_12)
+    torch.manual_seed(12345)
+    resumed = run("broken")
+    resumed.restore()
+    assert resumed.progress.step == 10 and resumed.progress.places[0].batch > 0
+    resumed.go(lambda *_: None)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+    with pytest.raises(TrainingError, match="other texts"):
+        run("broken", shards[:2]).restore()
+    resumed.progress.places *= 2
+    resumed._save_state()
+    with pytest.raises(TrainingError, match="2 processes shared its texts, not 1"):
+        run("broken").restore()
+
+
+def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
+    config = TrainingConfig(steps=10**6, warmup=0, seconds=10.0)
+    assert config.learning_rate_at(5, 5.0) == pytest.approx(0.5)
+    assert config.learning_rate_at(5, 10.0) == pytest.approx(0.0)
+    assert TrainingConfig(steps=10**6, warmup=0).learning_rate_at(5, 10.0) == pytest.approx(1.0, abs=1e-6)
+    tokenizer, texts = corpus()
+    short = TrainingConfig(steps=10**6, tokens_per_batch=64, evaluate_every=10**6, save_every=10**6, seconds=0.5)
+    progress = train(new_model(tokenizer), tokenizer, texts, texts, short, tmp_path, show_progress=False)
+    assert 0 < progress.step < 10**6 and 0.5 <= progress.seconds < 5
+    assert progress.best_step == progress.step  # evaluated once more at the end
+    assert (tmp_path / f"state-{progress.step:08d}").is_dir()
