@@ -19,7 +19,6 @@ from blanklm.special import BLANK, UNK
 from blanklm.tokenizer import Tokenizer
 
 INFILLERS = (
-    "fill-in-middle",
     "masked",
     "roberta-masked",
     "insertion",

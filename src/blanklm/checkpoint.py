@@ -38,7 +38,6 @@ MODELS = {  # kind -> where its class and config live
     "context-blm": ("blanklm.models.context_blm", "ContextBLM", "ContextBLMConfig"),
     "left-to-right": ("blanklm.models.left_to_right", "LeftToRight", "PredictorConfig"),
     "left-to-right-stream": ("blanklm.models.left_to_right", "LeftToRightStream", "PredictorConfig"),
-    "fill-in-middle": ("blanklm.models.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.models.masked", "Masked", "PredictorConfig"),
     "roberta-masked": ("blanklm.models.roberta", "RobertaMasked", "PredictorConfig"),
     "insertion": ("blanklm.models.insertion", "InsertionTransformer", "PredictorConfig"),
