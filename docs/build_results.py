@@ -571,17 +571,6 @@ def infilling_training() -> str:
     return table(["system", "parameters", "steps", "best at step", "epochs", "seconds"], rows)
 
 
-def infilling_lengths() -> str:
-    shares = result("infilling/yahoo-lengths")["ratios"]
-    names = {
-        "right_length": "blanks whose length the BLM has right",
-        "words_right": "words right in these, BLM",
-        "words_right_told": "words right in these, MLM",
-    }
-    rows = [[label, *(f"{100 * share[name]:.1f}" for share in shares.values())] for name, label in names.items()]
-    return by_share("%, share of words hidden", shares, rows)
-
-
 def infilling_speed() -> str:
     r = result("infilling/yahoo-speed")
     names = {"confident": "one word at a time", "parallel": "all blanks at once"}
@@ -1082,63 +1071,6 @@ def lm_tries() -> str:
     return table(headings, rows)
 
 
-def lm_levers() -> str:
-    """What each lever against overfitting gives where little text is learnt by heart."""
-    r = result("benchmarks/levers-cpu")
-    rows = sorted(r["rows"].values(), key=lambda row: min(row["valid_bound"]))
-    cells = [
-        [row["label"], f"{min(row['valid_bound']):.3f}", f"{row['valid_bound'][-1]:.3f}", f"{row['train_loss']:.3f}"]
-        for row in rows
-    ]
-    return table([f"{r['steps']:,} steps, {r['tokens']:,} tokens", "lowest", "last", "training"], cells)
-
-
-def lm_contexts() -> str:
-    """What a context gives, read in different ways."""
-    found = [result(f"benchmarks/contexts-{corpus}-cpu") for corpus in STREAMS]
-    titles = [f"{title}, {r['tokens']:,} tokens" for r, title in zip(found, STREAMS.values(), strict=True)]
-    rows = []
-    for name, row in found[0]["rows"].items():
-        bounds = [r["rows"][name]["valid_bound"] if name in r["rows"] else [] for r in found]
-        rows.append([row["label"], *(f"{min(each):.3f}" if each else "" for each in bounds)])
-    return table([f"{found[0]['steps']:,} steps", *titles], rows)
-
-
-def lm_source() -> str:
-    r = result("benchmarks/orders-cpu")
-    steps = list(next(iter(r["rows"].values())))
-    rows = [[name, *(f"{row[s]['perplexity']:.2f}" for s in steps)] for name, row in r["rows"].items()]
-    headings = [f"perplexity (the source's own: {r['source']:.2f})", *(f"{int(s):,} steps" for s in steps)]
-    return table(headings, rows)
-
-
-def lm_leaning() -> str:
-    """What weighting orders does to perplexity and to infilling."""
-    r = result("benchmarks/leaning-cpu")
-    shares = list(next(iter(r["rows"].values()))["infilling"])
-    headings = ["orders", "bound", f"m = {r['orders']}", *(f"BLEU, {float(share):.0%} hidden" for share in shares)]
-    rows = []
-    for lean, row in sorted(r["rows"].items(), key=lambda item: float(item[0])):
-        name = f"leaning left, {lean} a token" if float(lean) else "uniform"
-        bleu = (f"{row['infilling'][share]['bleu']:.1f}" for share in shares)
-        rows.append([name, f"{row['bound']:.1f}", f"{row['perplexity']:.1f}", *bleu])
-    return table(headings, rows)
-
-
-def lm_plateau() -> str:
-    """What a BLM begins from: the bound after some steps."""
-    found = [result(f"tries/language-modelling-plateau-{corpus}") for corpus in STREAMS]
-    headings, rows = [""], {}
-    for r, title in zip(found, STREAMS.values(), strict=True):
-        steps = [str(s) for s in range(100, r["steps"] + 1, 100)]
-        before = len(headings) - 1
-        headings += [f"{title}, {int(s):,} steps" for s in steps]
-        for name, row in r["rows"].items():
-            cells = rows.setdefault(name, [""] * before)
-            cells += [""] * (before - len(cells)) + [f"{row['valid_bound'][s]:.2f}" for s in steps]
-    return table(headings, [[name, *cells, *[""] * (len(headings) - 1 - len(cells))] for name, cells in rows.items()])
-
-
 def lm_setting() -> str:
     lines = []
     for corpus, title in STREAMS.items():
@@ -1242,7 +1174,6 @@ PASSAGES = {
         infilling_failures,
         infilling_setting,
         infilling_training,
-        infilling_lengths,
         infilling_speed,
         figure_5,
         restoration,
@@ -1269,15 +1200,10 @@ PASSAGES = {
         lm_table,
         lm_orders,
         lm_tries,
-        lm_source,
-        lm_leaning,
-        lm_plateau,
         lm_setting,
         lm_two_sided,
         lm_precision,
         lm_training,
-        lm_levers,
-        lm_contexts,
     )
 }
 

@@ -1,8 +1,6 @@
 """The infilling tables, from corpus to rows, on a few lines and a few steps; and what a cut-off reproduction does."""
 
 import json
-import runpy
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from blanklm.models.beginning import begin_at_frequencies
 from blanklm.models.encoder import EncoderConfig
 from blanklm.recipes import infilling
 from blanklm.recipes import infilling_at_once as at_once
-from blanklm.tasks.infilling import where_lengths_are_right
 from blanklm.tokenizer import Tokenizer
 from tests.test_backbone import publish
 
@@ -69,20 +66,6 @@ def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tm
                 valid = not name.startswith("seq2seq") and name != "insertion-free"
                 assert ratio["failure_rate"] == 0 or not valid
     assert set(rows["blm"]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
-
-
-def test_the_worth_of_lengths_is_measured_on_what_was_filled(parts, tmp_path, monkeypatch, capsys):
-    some = parts("yahoo", ["mlm", "blm-parallel"])
-    infilling.main(some, say=lambda line: None)
-    out = tmp_path / "lengths.json"
-    script = runpy.run_path(str(ROOT / "benchmarks" / "lengths.py"))
-    monkeypatch.setattr(sys, "argv", ["lengths.py", str(tmp_path / "out"), "--texts", "4", "--out", str(out)])
-    script["main"]()
-    found, (told, own) = json.loads(out.read_text())["ratios"], some
-    assert list(found) == ["0.2", "0.5"] and "words right" in capsys.readouterr().out
-    for ratio in (0.2, 0.5):
-        expected = where_lengths_are_right(own.masks("test", ratio), own.fills(ratio), told.fills(ratio))
-        assert found[f"{ratio:g}"] == expected and expected["blanks"] > 4
 
 
 def test_what_is_done_is_not_done_again(parts, tmp_path, monkeypatch):
