@@ -72,33 +72,10 @@ def english_precision() -> str:
     return f"What int8 weights lose against half precision, all blanks at once, BLEU: {losses}.\n"
 
 
-TRIES = {
-    "blm": "BLM, as bundled",
-    "blm-uniform": "the same, canvases of uniform mask rates",
-    "blm-not-averaged": "the same, weights not averaged",
-    "blm-smaller": "the same, smaller (6 layers, width 256)",
-    "blm-backbone": "BLM on MiniLM's layers",
-    "fim": "fill in the middle, left to right",
-    "mlm": "masked, told the lengths",
-}
-
-
 def judged(label: str, scores: dict[str, dict]) -> list[str]:
     """A row: BLEU by ratio, then the judge's perplexity."""
     found = scores.values()
     return [label, *(f"{s['bleu']:.1f}" for s in found), *(f"{s['perplexity']:.0f}" for s in found)]
-
-
-def english_tries() -> str:
-    """Every try after the same number of steps; BLEU, then the judge's perplexity."""
-    r = result("tries/english")
-    ratios = list(r["blm"]["scores"])
-    shown = [f"{float(ratio):.0%}" for ratio in ratios]
-    headings = [f"after {r['blm']['training']['steps']:,} steps: BLEU, then perplexity", *shown, *shown]
-    rows = [["no infill", *(f"{r['blm']['scores'][x]['no_infill_bleu']:.1f}" for x in ratios), *("" for _ in ratios)]]
-    rows += [judged(label, r[name]["scores"]) for name, label in TRIES.items() if name in r]
-    originals = [r["blm"]["scores"][x]["original_perplexity"] for x in ratios]
-    return table(headings, [*rows, ["the original texts", *("" for _ in ratios), *(f"{p:.0f}" for p in originals)]])
 
 
 def english_judged() -> str:
@@ -110,7 +87,7 @@ def english_judged() -> str:
 
 def english_read() -> str:
     """What a reader made of the fills of sentences such as people write."""
-    rows = result("tries/english-read")["rows"]
+    rows = result("models/english-read")["rows"]
     changed = sum(row["fill"] != row["may_repeat"] for row in rows)
     told, before = (
         ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
@@ -119,36 +96,6 @@ def english_read() -> str:
     return (
         f"Of {len(rows)} fills of sentences such as people write: {told}; after the first stage of training alone: "
         f"{before}. Keeping echoes out changed {changed} of them.\n"
-    )
-
-
-def english_stages() -> str:
-    """What the second stage of training gained, on more texts than those of the tables."""
-    r = result("tries/english-longer")
-    first, longer, gained = r["first"], r["longer"], r["bleu_gained_95"]
-    told = "; ".join(
-        f"from {first[x]['bleu']:.2f} to {scores['bleu']:.2f} at {float(x):.0%} "
-        f"(gained, 95 %: {gained[x]['low']:.2f} to {gained[x]['high']:.2f})"
-        for x, scores in longer.items()
-    )
-    texts = next(iter(longer.values()))["texts"]
-    return f"The second stage brought BLEU on every third held-out text ({texts} of them) {told}.\n"
-
-
-def english_backbone() -> str:
-    """What a pretrained encoder's layers gain, and a smaller model loses, at equal steps."""
-    r = result("tries/english")
-    ours = r["blm"]
-
-    def against(name: str) -> str:
-        return ", ".join(f"{r[name]['scores'][x]['bleu'] - ours['scores'][x]['bleu']:+.1f}" for x in ours["scores"])
-
-    backbone, smaller = r["blm-backbone"], r["blm-smaller"]
-    return (
-        f"**MiniLM's layers pay**: {against('blm-backbone')} BLEU at 10 to 50 % hidden, and a bound of "
-        f"{backbone['valid_bound']:.2f} nats a token\nagainst {ours['valid_bound']:.2f}, with "
-        f"{backbone['parameters'] / 1e6:.1f} M parameters against {ours['parameters'] / 1e6:.1f} M. The smaller model "
-        f"({smaller['parameters'] / 1e6:.1f} M)\nloses: {against('blm-smaller')}; {smaller['valid_bound']:.2f}.\n"
     )
 
 
@@ -759,18 +706,6 @@ def restoration_words() -> str:
     return table(["%", "gaps", "CER", "top 1", "top 20", "ECE"], rows)
 
 
-def restoration_tries() -> str:
-    """Small models, so that one question has one answer: with and without vectors for whole words."""
-    what = {"try-characters": "characters alone", "try-words": "and vectors for whole words"}
-    rows = []
-    for part, say in what.items():
-        r = restored(part)
-        m = r["valid_single"]
-        numbers = (f"{m['cer']:.1f}", f"{m['top1']:.1f}", f"{m['top20']:.1f}", f"{r['valid_bound']:.3f}")
-        rows.append([say, f"{r['training']['steps']:,}", *numbers])
-    return table(["Latin validation texts, single slot, %", "steps", "CER", "top 1", "top 20", "validation loss"], rows)
-
-
 def restoring_cpu() -> str:
     r = result("benchmarks/restoring-cpu")
     rows = [
@@ -1046,31 +981,6 @@ def lm_orders() -> str:
     return table(["perplexity", "bound", *(f"m = {m}" for m in trend), "95 % interval at the greatest m"], rows)
 
 
-def lm_tries() -> str:
-    rows = []
-    for corpus, title in STREAMS.items():
-        blms = [row for row in language_models(corpus).values() if "infilling" in row]
-        for row in [*blms, *language_models(corpus, tried=True).values()]:
-            found, training = row["estimates"].get("sample", {}).get("perplexity", {}), row["training"]
-            bleu = row["infilling"]["0.3"]["bleu"]
-            orders = [f"{found[m]:.1f}" if m in found else "" for m in ("1", "30")]
-            rows.append(
-                [
-                    f"{title}, {row['label']}",
-                    f"{training['epochs']:.0f}",
-                    f"{training['train_loss']:.2f}",
-                    f"{math.log(row['bounds']['valid']):.2f}",
-                    f"{row['bounds']['test']:.1f}",
-                    *orders,
-                    f"{bleu:.1f}",
-                ]
-            )
-    if not rows:
-        return "Nothing is recorded yet.\n"
-    headings = ["", "epochs", "training loss", "validation", "test bound", "m = 1, part", "m = 30, part", "BLEU"]
-    return table(headings, rows)
-
-
 def lm_setting() -> str:
     lines = []
     for corpus, title in STREAMS.items():
@@ -1143,11 +1053,8 @@ PASSAGES = {
         english,
         english_training,
         english_precision,
-        english_tries,
         english_judged,
         english_read,
-        english_stages,
-        english_backbone,
         first_fill,
         yelp_words,
         yelp_words_training,
@@ -1181,7 +1088,6 @@ PASSAGES = {
         restoration_lengths,
         restoration_reach,
         restoration_words,
-        restoration_tries,
         restoring_cpu,
         greek_training,
         greek_measured,
@@ -1199,7 +1105,6 @@ PASSAGES = {
         sentiment_bundled,
         lm_table,
         lm_orders,
-        lm_tries,
         lm_setting,
         lm_two_sided,
         lm_precision,
