@@ -1,0 +1,1 @@
+"""The evidence: what turns the files under results/ into the tables of the documents."""

@@ -1,0 +1,173 @@
+"""Tables 1 and 2 of the paper: text infilling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blanklm.paper.render.source import by_ratio, percentages, result, results, table
+
+PAPER_BLEU = {  # Table 1 of the paper, which trained on 100,000 documents
+    "no infill": (75.2, 55.0, 37.4, 23.6, 13.0),
+    "insertion": (84.8, 72.3, 58.9, 46.0, 33.8),
+    "mlm": (83.7, 69.3, 55.5, 43.2, 32.2),
+    "bert-lm": (82.8, 66.3, 50.3, 37.4, 26.2),
+    "seq2seq-full": (86.3, 72.9, 59.4, 46.3, 34.0),
+    "seq2seq-fill": (82.8, 67.5, 52.9, 39.9, 28.6),
+    "blm": (86.5, 73.2, 59.6, 46.8, 34.8),
+}
+PAPER_PERPLEXITY = {  # of the original documents: 55.8
+    "no infill": (98.4, 163.0, 266.3, 421.0, 647.9),
+    "insertion": (48.3, 44.2, 41.8, 39.7, 37.7),
+    "mlm": (58.4, 59.8, 59.8, 59.0, 56.8),
+    "bert-lm": (55.1, 55.2, 54.9, 56.5, 53.6),
+    "seq2seq-full": (51.3, 46.9, 41.0, 31.9, 20.6),
+    "seq2seq-fill": (64.6, 71.0, 73.4, 65.6, 48.7),
+    "blm": (50.2, 44.9, 39.9, 35.0, 32.7),
+}
+PAPER_FAILURES = {  # Table 2
+    "seq2seq-full": (15.0, 22.4, 28.7, 33.3, 40.6),
+    "seq2seq-fill": (31.0, 28.4, 34.5, 42.5, 47.2),
+}
+IN_THE_PAPER = tuple(name for name in PAPER_BLEU if name != "no infill")
+PRETRAINED = "blm-minilm", "blm-english"
+SYSTEMS = (*IN_THE_PAPER, "blm-greedy", "blm-model", "blm-parallel", *PRETRAINED, "mlm-left-to-right", "mlm-one-shot")
+CORPORA = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
+JUDGE = "lm"  # its rows also have what needs no system: "no infill" and the originals
+FIGURE_5 = {  # the paper's example under its two masks, and what they hide
+    "10%": (
+        "when time flies , {} does it go ? {} the center of the {} to be recycled {} made into new time .",
+        ("where", "to", "universe", "and"),
+    ),
+    "50%": (
+        "when time {} , where {} ? {} the {} of {} universe to {} recycled {} made into {} .",
+        ("flies", "does it go", "to", "center", "the", "be", "and", "new time"),
+    ),
+}
+
+Row = dict[str, Any]
+
+
+def measured(corpus: str, systems: tuple[str, ...] = SYSTEMS) -> dict[str, Row]:
+    rows = results(f"infilling/{corpus}-{name}" for name in systems)
+    return {name.removeprefix(f"{corpus}-"): row for name, row in rows.items()}
+
+
+def ratios(corpus: str) -> dict[str, Row]:
+    return result(f"infilling/{corpus}-{JUDGE}")["ratios"]
+
+
+def labels() -> dict[str, str]:
+    return {name: row["label"] for name, row in measured("yahoo").items()}
+
+
+def bleu(corpus: str, systems: tuple[str, ...]) -> str:
+    """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
+    found = measured(corpus, systems)
+    scores = {name: [round(r["bleu"], 1) for r in row["ratios"].values()] for name, row in found.items()}
+    best = [max(column) for column in zip(*(s for name, s in scores.items() if "mlm" not in name), strict=True)]
+    rows = [["no infill", *(f"{r['no_infill_bleu']:.1f}" for r in ratios(corpus).values())]]
+    for name, row in found.items():
+        bold = [
+            "**" if score == top and "mlm" not in name else "" for score, top in zip(scores[name], best, strict=True)
+        ]
+        rows.append([row["label"], *(f"{b}{score:.1f}{b}" for score, b in zip(scores[name], bold, strict=True))])
+    return by_ratio("BLEU, share of words hidden", ratios(corpus), rows)
+
+
+def infilling_yahoo() -> str:
+    return bleu("yahoo", SYSTEMS)
+
+
+def infilling_yelp() -> str:
+    return bleu("yelp", SYSTEMS)
+
+
+def infilling_readme() -> str:
+    return bleu("yahoo", (*IN_THE_PAPER, *PRETRAINED))
+
+
+def infilling_paper() -> str:
+    """Table 1 of the paper, both halves."""
+    shares, names = percentages(ratios("yahoo")), labels()
+    rows = [
+        [names.get(name, name), *(f"{value:.1f}" for value in (*scores, *PAPER_PERPLEXITY[name]))]
+        for name, scores in PAPER_BLEU.items()
+    ]
+    return table(["the paper's BLEU, then perplexity", *shares, *shares], rows)
+
+
+def infilling_perplexity() -> str:
+    judged = ratios("yahoo")
+    rows = [["no infill", *(f"{r['no_infill_perplexity']:.0f}" for r in judged.values())]]
+    rows += [
+        [row["label"], *(f"{r['perplexity']:.0f}" for r in row["ratios"].values())]
+        for row in measured("yahoo").values()
+    ]
+    rows.append(["original texts", *(f"{r['original_perplexity']:.0f}" for r in judged.values())])
+    return by_ratio("perplexity, share of words hidden", judged, rows)
+
+
+def infilling_failures() -> str:
+    """The systems that fail at all, each rate with its two parts."""
+    rows = []
+    for corpus, title in CORPORA.items():
+        for row in measured(corpus, (*IN_THE_PAPER, "insertion-free", *SYSTEMS)).values():
+            kinds = [
+                [100 * r[kind] for kind in ("failure_rate", "lost_words", "wrong_blanks")]
+                for r in row["ratios"].values()
+            ]
+            if any(rate for rate, *_ in kinds):
+                rows.append([f"{title}, {row['label']}", *(f"{rate:.1f} ({a:.1f} + {b:.1f})" for rate, a, b in kinds)])
+    rows += [[f"the paper's {labels()[name]}", *(f"{v:.1f}" for v in row)] for name, row in PAPER_FAILURES.items()]
+    return by_ratio("failures, % (words lost + blanks wrong)", ratios("yahoo"), rows)
+
+
+def infilling_setting() -> str:
+    rows = []
+    for corpus, title in CORPORA.items():
+        row = result(f"infilling/{corpus}-blm")
+        test, model = row["test"], row["training"]["model"]
+        encoder = model["encoder"]
+        size = f"{encoder['layers']} × {encoder['width']}"
+        shown = f"{test['texts']:,} of {test['of']:,}"
+        rows.append([title, row["trained_on"], shown, size, f"{model['vocabulary']:,}"])
+    return table(["corpus", "trained on", "test texts", "layers × width", "vocabulary"], rows)
+
+
+def infilling_training() -> str:
+    rows = []
+    for corpus, title in CORPORA.items():
+        for row in measured(corpus, (JUDGE, *IN_THE_PAPER, *PRETRAINED)).values():
+            t = row["training"]
+            counts = [f"{t[key]:,}" for key in ("steps", "best_step", "epochs")]
+            name = f"{title}, {row['label'].removesuffix(', greedy')}"
+            rows.append([name, f"{t['parameters'] / 1e6:.1f} M", *counts, f"{t['seconds']:.0f}"])
+    return table(["system", "parameters", "steps", "best at step", "epochs", "seconds"], rows)
+
+
+def infilling_speed() -> str:
+    r = result("infilling/yahoo-speed")
+    names = {"confident": "one word at a time", "parallel": "all blanks at once"}
+    rows = [
+        [say, *(f"{x['words_per_second']:,.0f}" for x in r["orders"][order].values())] for order, say in names.items()
+    ]
+    return by_ratio(f"words/s, {r['texts']:,} documents, one {r['hardware']}", r["orders"]["parallel"], rows)
+
+
+def figure_5() -> str:
+    """The paper's example: what each system put into its blanks, in italics."""
+    tables = []
+    for number, (share, (mask, hidden)) in enumerate(FIGURE_5.items()):
+        rows = [["blanked", mask.format(*[r"\_\_\_"] * len(hidden))]]
+        for row in measured("yahoo").values():
+            if fills := row.get("figure_5"):
+                fill = fills[number]
+                spans = [f"*{span.replace('_', chr(92) + '_')}*" if span else "(nothing)" for span in fill["spans"]]
+                rows.append([row["label"], "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans)])
+        rows.append(["original", mask.format(*(f"**{span}**" for span in hidden))])
+        tables.append(table(["", f"{share} hidden"], rows).replace("| ---: |", "| --- |"))
+    return "\n".join(tables)
+
+
+TABLES = [infilling_yahoo, infilling_yelp, infilling_readme, infilling_paper, infilling_perplexity, infilling_failures]
+TABLES += [infilling_setting, infilling_training, infilling_speed, figure_5]
