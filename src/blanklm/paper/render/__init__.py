@@ -3,8 +3,8 @@
     python -m blanklm.paper.render            rewrites README.md, docs/*.md and the model cards
     python -m blanklm.paper.render --check    exits with 1 if one of them is out of date
 
-What stands between ``<!-- table: name -->`` and ``<!-- end -->`` is replaced by the table of that name, a function of
-one of the modules here. Functions return tables and nothing else: prose is written by hand.
+What stands between ``<!-- table: name argument ... -->`` and ``<!-- end -->`` is replaced by what the function of that
+name, in one of the modules here, returns. Functions return tables and nothing else: prose is written by hand.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from blanklm.errors import BlankLMError
 from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
 from blanklm.paper.render.source import checkout
 
-PASSAGE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = infilling, language_modelling, models, performance, restoration, sentiment
-TABLES: dict[str, Callable[[], str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
+TABLES: dict[str, Callable[..., str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
 
 
 def rendered(text: str) -> str:
     """The document with its tables written anew."""
-    return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+    return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
 
 
 def documents() -> list[Path]:

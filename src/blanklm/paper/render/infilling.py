@@ -6,29 +6,7 @@ from typing import Any
 
 from blanklm.paper.render.source import by_ratio, percentages, result, results, table
 
-PAPER_BLEU = {  # Table 1 of the paper, which trained on 100,000 documents
-    "no infill": (75.2, 55.0, 37.4, 23.6, 13.0),
-    "insertion": (84.8, 72.3, 58.9, 46.0, 33.8),
-    "mlm": (83.7, 69.3, 55.5, 43.2, 32.2),
-    "bert-lm": (82.8, 66.3, 50.3, 37.4, 26.2),
-    "seq2seq-full": (86.3, 72.9, 59.4, 46.3, 34.0),
-    "seq2seq-fill": (82.8, 67.5, 52.9, 39.9, 28.6),
-    "blm": (86.5, 73.2, 59.6, 46.8, 34.8),
-}
-PAPER_PERPLEXITY = {  # of the original documents: 55.8
-    "no infill": (98.4, 163.0, 266.3, 421.0, 647.9),
-    "insertion": (48.3, 44.2, 41.8, 39.7, 37.7),
-    "mlm": (58.4, 59.8, 59.8, 59.0, 56.8),
-    "bert-lm": (55.1, 55.2, 54.9, 56.5, 53.6),
-    "seq2seq-full": (51.3, 46.9, 41.0, 31.9, 20.6),
-    "seq2seq-fill": (64.6, 71.0, 73.4, 65.6, 48.7),
-    "blm": (50.2, 44.9, 39.9, 35.0, 32.7),
-}
-PAPER_FAILURES = {  # Table 2
-    "seq2seq-full": (15.0, 22.4, 28.7, 33.3, 40.6),
-    "seq2seq-fill": (31.0, 28.4, 34.5, 42.5, 47.2),
-}
-IN_THE_PAPER = tuple(name for name in PAPER_BLEU if name != "no infill")
+IN_THE_PAPER = "insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm"
 PRETRAINED = "blm-minilm", "blm-english"
 SYSTEMS = (*IN_THE_PAPER, "blm-greedy", "blm-model", "blm-parallel", *PRETRAINED, "mlm-left-to-right", "mlm-one-shot")
 CORPORA = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
@@ -60,9 +38,9 @@ def labels() -> dict[str, str]:
     return {name: row["label"] for name, row in measured("yahoo").items()}
 
 
-def bleu(corpus: str, systems: tuple[str, ...]) -> str:
+def infilling_bleu(corpus: str, systems: str = "all") -> str:
     """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
-    found = measured(corpus, systems)
+    found = measured(corpus, SYSTEMS if systems == "all" else (*IN_THE_PAPER, *PRETRAINED))
     scores = {name: [round(r["bleu"], 1) for r in row["ratios"].values()] for name, row in found.items()}
     best = [max(column) for column in zip(*(s for name, s in scores.items() if "mlm" not in name), strict=True)]
     rows = [["no infill", *(f"{r['no_infill_bleu']:.1f}" for r in ratios(corpus).values())]]
@@ -74,24 +52,12 @@ def bleu(corpus: str, systems: tuple[str, ...]) -> str:
     return by_ratio("BLEU, share of words hidden", ratios(corpus), rows)
 
 
-def infilling_yahoo() -> str:
-    return bleu("yahoo", SYSTEMS)
-
-
-def infilling_yelp() -> str:
-    return bleu("yelp", SYSTEMS)
-
-
-def infilling_readme() -> str:
-    return bleu("yahoo", (*IN_THE_PAPER, *PRETRAINED))
-
-
 def infilling_paper() -> str:
     """Table 1 of the paper, both halves."""
     shares, names = percentages(ratios("yahoo")), labels()
     rows = [
-        [names.get(name, name), *(f"{value:.1f}" for value in (*scores, *PAPER_PERPLEXITY[name]))]
-        for name, scores in PAPER_BLEU.items()
+        [names.get(name, name), *(f"{v:.1f}" for half in ("bleu", "perplexity") for v in row[half].values())]
+        for name, row in result("infilling/paper")["rows"].items()
     ]
     return table(["the paper's BLEU, then perplexity", *shares, *shares], rows)
 
@@ -118,7 +84,9 @@ def infilling_failures() -> str:
             ]
             if any(rate for rate, *_ in kinds):
                 rows.append([f"{title}, {row['label']}", *(f"{rate:.1f} ({a:.1f} + {b:.1f})" for rate, a, b in kinds)])
-    rows += [[f"the paper's {labels()[name]}", *(f"{v:.1f}" for v in row)] for name, row in PAPER_FAILURES.items()]
+    for name, row in result("infilling/paper")["rows"].items():
+        if "failures" in row:
+            rows.append([f"the paper's {labels()[name]}", *(f"{v:.1f}" for v in row["failures"].values())])
     return by_ratio("failures, % (words lost + blanks wrong)", ratios("yahoo"), rows)
 
 
@@ -169,5 +137,5 @@ def figure_5() -> str:
     return "\n".join(tables)
 
 
-TABLES = [infilling_yahoo, infilling_yelp, infilling_readme, infilling_paper, infilling_perplexity, infilling_failures]
-TABLES += [infilling_setting, infilling_training, infilling_speed, figure_5]
+TABLES = [infilling_bleu, infilling_paper, infilling_perplexity, infilling_failures, infilling_setting]
+TABLES += [infilling_training, infilling_speed, figure_5]

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from blanklm.paper.render.source import results, table
+from blanklm.paper.render.source import numbers, result, results, table
 
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SYSTEMS = "lm", "insertion", "blm", "lm-context", "blm-context"
 START = "blm-128"  # trained for the BLM in context to start from; not estimated on the whole test set
-PAPER = {
-    "LSTM (Grave et al. 2017)": ("82.3", "99.3"),
-    "AWD-LSTM (Merity et al. 2017)": ("57.3", "65.8"),
-    "Transformer-XL (Dai et al. 2019)": ("54.5", ""),
-    "InsT": ("77.3", "91.4"),
-    "BLM": ("69.2", "81.2"),
-}
-PAPER_TREND = {"1": "46.3", "10": "44.4", "100": "43.3", "1000": "42.5"}  # on WikiText-103
 TREND = "1", "3", "10", "30", "100", "300", "1000"
 
 
@@ -39,9 +31,10 @@ def perplexity(row: dict[str, Any]) -> str:
 
 def lm_table() -> str:
     ours = {(title, row["label"]): perplexity(row) for title, row in measured()}
-    labels = dict.fromkeys([*PAPER, *(label for _, label in ours)])
+    paper = result("language-modelling/paper")["rows"]
+    labels = dict.fromkeys([*paper, *(label for _, label in ours)])
     rows = [
-        [label, *(ours.get((title, label), "") for title in CORPORA.values()), *PAPER.get(label, ("", ""))]
+        [label, *(ours.get((title, label), "") for title in CORPORA.values()), *numbers(paper.get(label), *CORPORA)]
         for label in labels
     ]
     return table(["perplexity a token", *CORPORA.values(), "paper: PTB", "WikiText-2"], rows)
@@ -61,7 +54,8 @@ def lm_orders() -> str:
                 low, high = estimate["interval"]
                 bound = f"{row['bounds']['test']:.2f}" if say == "all" else ""
                 rows.append([label, bound, *found, f"{low:.2f} to {high:.2f}, m = {estimate['orders']}"])
-    rows.append(["WikiText-103 in the paper, BLM", "", *(PAPER_TREND.get(m, "") for m in TREND), ""])
+    trend = result("language-modelling/paper")["wikitext103_by_orders"]
+    rows.append(["WikiText-103 in the paper, BLM", "", *numbers(trend, *TREND), ""])
     return table(["perplexity", "bound", *(f"m = {m}" for m in TREND), "95 % interval at the greatest m"], rows)
 
 

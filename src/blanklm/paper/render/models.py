@@ -98,25 +98,4 @@ def bundled_training(*models: str) -> str:
     return table(headings, [row for name in names for row in training_rows(name)])
 
 
-def english_training() -> str:
-    return bundled_training("english")
-
-
-def yelp_words_training() -> str:
-    return bundled_training("yelp-words")
-
-
-def greek_training() -> str:
-    return bundled_training("greek")
-
-
-def latin_training() -> str:
-    return bundled_training("latin")
-
-
-def sentiment_training() -> str:
-    return bundled_training("sentiment")
-
-
-TABLES = [yelp_words, english, english_precision, english_judged, english_read, bundled_training, english_training]
-TABLES += [yelp_words_training, greek_training, latin_training, sentiment_training]
+TABLES = [yelp_words, english, english_precision, english_judged, english_read, bundled_training]

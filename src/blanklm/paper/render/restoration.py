@@ -99,7 +99,7 @@ def restoration_training() -> str:
     return table(["system", "parameters", "steps", "characters per step", "seconds", "hardware"], rows)
 
 
-def bundled(part: str) -> str:
+def restorer(part: str) -> str:
     r = result(f"restoration/{part}")
     what = {
         "single": "single slot of 1-10 characters",
@@ -120,13 +120,4 @@ def bundled(part: str) -> str:
     return table(["test texts, %", "CER", "top 1", "top 20", "ECE"], rows)
 
 
-def greek_measured() -> str:
-    return bundled("greek")
-
-
-def latin_measured() -> str:
-    return bundled("latin")
-
-
-TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words, restoration_training]
-TABLES += [greek_measured, latin_measured]
+TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words, restoration_training, restorer]

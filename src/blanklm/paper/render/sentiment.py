@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from blanklm.paper.render.source import numbers, result, table
 
-PAPER = {  # Table 4 of the paper: Yelp accuracy and BLEU, Amazon accuracy and BLEU
-    "M&I with MLM": (41.5, 15.9, 31.2, 32.1),
-    "M&I with MLM + classifier": (97.3, 14.1, 75.9, 28.5),
-    "M&I with BLM": (79.6, 21.9, 52.0, 24.7),
-    "M&I with BLM + classifier": (96.5, 21.5, 92.5, 23.1),
-}
-PAPER_JUDGES = {"yelp": 97.7, "amazon": 82.2}
 CORPORA = "yelp", "amazon"
 CHOSEN = {  # rows whose settings were chosen on validation sentences
     "M&I with BLM, chosen: ranking": "M&I with BLM + ranking",
@@ -47,15 +40,16 @@ BOTH = "accuracy", "bleu"
 
 
 def sentiment_table() -> str:
+    paper = result("sentiment-paper")["rows"]
     yelp, amazon = (result(f"sentiment-{corpus}") for corpus in CORPORA)
     first = ["copy of the source", "human reference"]
     published = [name for name in dict.fromkeys((*yelp["known"], *amazon["known"])) if name not in first]
     rows = []
-    for name in [*first, *published, *PAPER, *CHOSEN]:
+    for name in [*first, *published, *paper, *CHOSEN]:
         ours, theirs = ((r["known"] | r["ours"]).get(name) for r in (yelp, amazon))
-        paper = [f"{PAPER[name][i]} / {PAPER[name][i + 1]}" for i in (0, 2)] if name in PAPER else ["", ""]
+        said = [" / ".join(numbers(paper.get(name, {}).get(corpus), *BOTH)).strip(" /") for corpus in CORPORA]
         say = f"{CHOSEN[name]} *" if name in CHOSEN else name
-        rows.append([say, *numbers(ours, *BOTH, "bleu_all_references"), *numbers(theirs, *BOTH), *paper])
+        rows.append([say, *numbers(ours, *BOTH, "bleu_all_references"), *numbers(theirs, *BOTH), *said])
     headings = ["", "Yelp ACC", "BLEU", "BLEU, 4 references", "Amazon ACC", "BLEU", "paper: Yelp", "Amazon"]
     return table(headings, rows)
 
@@ -82,7 +76,7 @@ def sentiment_weights() -> str:
 def sentiment_judges() -> str:
     """Accuracy of the two classifiers on the corpora's own sentences."""
     rows = []
-    for corpus, paper in PAPER_JUDGES.items():
+    for corpus, paper in result("sentiment-paper")["judges"].items():
         parts = result(f"sentiment-{corpus}")["parts"]
         for part, say, published in (("judge", "judge", f"{paper}"), ("classifier", "masks and ranks", "")):
             rows.append(
