@@ -38,18 +38,31 @@ def labels() -> dict[str, str]:
     return {name: row["label"] for name, row in measured("yahoo").items()}
 
 
-def infilling_bleu(corpus: str, systems: str = "all") -> str:
+def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
     """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
-    found = measured(corpus, SYSTEMS if systems == "all" else (*IN_THE_PAPER, *PRETRAINED))
+    found = measured(corpus, systems)
     scores = {name: [round(r["bleu"], 1) for r in row["ratios"].values()] for name, row in found.items()}
     best = [max(column) for column in zip(*(s for name, s in scores.items() if "mlm" not in name), strict=True)]
     rows = [["no infill", *(f"{r['no_infill_bleu']:.1f}" for r in ratios(corpus).values())]]
     for name, row in found.items():
-        bold = [
-            "**" if score == top and "mlm" not in name else "" for score, top in zip(scores[name], best, strict=True)
-        ]
-        rows.append([row["label"], *(f"{b}{score:.1f}{b}" for score, b in zip(scores[name], bold, strict=True))])
+        bold = ["**" if s == top and "mlm" not in name else "" for s, top in zip(scores[name], best, strict=True)]
+        rows.append([row["label"], *(f"{b}{s:.1f}{b}" for s, b in zip(scores[name], bold, strict=True))])
+    return rows
+
+
+def infilling_bleu(corpus: str, systems: str = "all") -> str:
+    rows = bleu_rows(corpus, SYSTEMS if systems == "all" else (*IN_THE_PAPER, *PRETRAINED))
     return by_ratio("BLEU, share of words hidden", ratios(corpus), rows)
+
+
+def infilling_fluency() -> str:
+    """BLEU and perplexity on Yahoo Answers."""
+    judged, shares = ratios("yahoo").values(), percentages(ratios("yahoo"))
+    fluency = [[f"{r['no_infill_perplexity']:.0f}" for r in judged]]
+    fluency += [[f"{r['perplexity']:.0f}" for r in row["ratios"].values()] for row in measured("yahoo").values()]
+    rows = [[*row, *cells] for row, cells in zip(bleu_rows("yahoo", SYSTEMS), fluency, strict=True)]
+    rows.append(["original texts", *("" for _ in shares), *(f"{r['original_perplexity']:.0f}" for r in judged)])
+    return table(["BLEU, then perplexity", *shares, *shares], rows)
 
 
 def infilling_paper() -> str:
@@ -60,17 +73,6 @@ def infilling_paper() -> str:
         for name, row in result("infilling/paper")["rows"].items()
     ]
     return table(["the paper's BLEU, then perplexity", *shares, *shares], rows)
-
-
-def infilling_perplexity() -> str:
-    judged = ratios("yahoo")
-    rows = [["no infill", *(f"{r['no_infill_perplexity']:.0f}" for r in judged.values())]]
-    rows += [
-        [row["label"], *(f"{r['perplexity']:.0f}" for r in row["ratios"].values())]
-        for row in measured("yahoo").values()
-    ]
-    rows.append(["original texts", *(f"{r['original_perplexity']:.0f}" for r in judged.values())])
-    return by_ratio("perplexity, share of words hidden", judged, rows)
 
 
 def infilling_failures() -> str:
@@ -137,5 +139,5 @@ def figure_5() -> str:
     return "\n".join(tables)
 
 
-TABLES = [infilling_bleu, infilling_paper, infilling_perplexity, infilling_failures, infilling_setting]
+TABLES = [infilling_bleu, infilling_paper, infilling_fluency, infilling_failures, infilling_setting]
 TABLES += [infilling_training, infilling_speed, figure_5]

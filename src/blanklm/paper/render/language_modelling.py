@@ -83,16 +83,4 @@ def lm_training() -> str:
     return table([*headings, "temperature", "test bound"], rows)
 
 
-def lm_two_sided() -> str:
-    """Bounds on the perplexity of texts that the model wrote itself, in an order that is therefore known."""
-    rows = []
-    for title, row in measured("blm"):
-        view = row["two_sided"]
-        low, high = view["perplexity"]
-        rows.append(
-            [title, f"{view['texts']}", f"{view['tokens']:,}", f"{view['orders']}", f"{low:.2f}", f"{high:.2f}"]
-        )
-    return table(["texts written by the BLM", "texts", "tokens", "m", "at least", "at most"], rows)
-
-
-TABLES = [lm_table, lm_orders, lm_setting, lm_training, lm_two_sided]
+TABLES = [lm_table, lm_orders, lm_setting, lm_training]

@@ -67,12 +67,6 @@ def sentiment_bundled() -> str:
     return table(["", "accuracy", "BLEU"], [[say, *numbers(ours[name], *BOTH)] for name, say in BUNDLED.items()])
 
 
-def sentiment_weights() -> str:
-    both = [result(f"sentiment-{corpus}")["ranked"] for corpus in CORPORA]
-    rows = [[weight, *(cell for ranked in both for cell in numbers(ranked[weight], *BOTH))] for weight in both[0]]
-    return table(["weight of content", "Yelp ACC", "BLEU", "Amazon ACC", "BLEU"], rows)
-
-
 def sentiment_judges() -> str:
     """Accuracy of the two classifiers on the corpora's own sentences."""
     rows = []
@@ -89,6 +83,5 @@ TABLES = [
     sentiment_table,
     sentiment_ablations,
     sentiment_bundled,
-    sentiment_weights,
     sentiment_judges,
 ]
