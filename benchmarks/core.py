@@ -219,11 +219,6 @@ def commit() -> str:
     return "unknown"
 
 
-def rows_before(path: Path | None) -> dict:
-    """The rows of a report that was written before, so that they need not be measured again."""
-    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path and path.exists() else {}
-
-
 def write_report(path: Path, report: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -6,6 +6,9 @@ import tomllib
 
 import pytest
 
+from blanklm.paper import render
+from blanklm.paper.render import sentiment, source
+from blanklm.paper.tasks.sentiment import not_beaten
 from tests.support.paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,10 +29,44 @@ def test_every_example_prints_what_the_document_shows(document):
     assert examples.comparable(examples.rendered(text)) == examples.comparable(text)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_number_comes_from_a_results_file(document):
+@pytest.mark.parametrize("document", render.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_table_comes_from_a_results_file(document):
     text = document.read_text(encoding="utf-8")
-    assert script("build_results").rendered(text) == text
+    assert render.rendered(text) == text
+
+
+def test_every_table_is_shown_in_a_document():
+    shown = {match[2] for path in render.documents() for match in render.PASSAGE.finditer(path.read_text())}
+    assert shown == set(render.TABLES)
+
+
+def test_rendering_repairs_a_stale_table_and_needs_a_checkout(tmp_path, monkeypatch, capsys):
+    (tmp_path / "src" / "blanklm").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    readme = tmp_path / "README.md"
+    readme.write_text("Before.\n<!-- table: fuzzing -->\nold\n<!-- end -->\nAfter.\n")
+    monkeypatch.chdir(tmp_path)
+    source.checkout.cache_clear()
+    try:
+        assert render.main(["--check"]) == 1 and "README.md is out of date" in capsys.readouterr().err
+        assert render.main([]) == 0 and render.main(["--check"]) == 0
+        assert readme.read_text().startswith("Before.\n<!-- table: fuzzing -->\n| target |")
+        (tmp_path / "results").unlink()
+        monkeypatch.setattr(source, "HERE", tmp_path / "source.py")
+        source.checkout.cache_clear()
+        assert render.main([]) == 1
+        assert capsys.readouterr().err == "error: results/ is not here: run this command in a checkout of blanklm\n"
+    finally:
+        source.checkout.cache_clear()
+
+
+@pytest.mark.parametrize("corpus", sentiment.CORPORA)
+def test_a_chosen_row_is_ahead_of_every_published_output(corpus):
+    """As docs/results.md says."""
+    r = source.result(f"sentiment-{corpus}")
+    published = {name: row for name, row in r["known"].items() if "bleu" in row and name != "copy of the source"}
+    assert not_beaten(published, [row for name, row in r["ours"].items() if name in sentiment.CHOSEN]) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

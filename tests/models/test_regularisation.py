@@ -31,7 +31,8 @@ from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRight, LeftToRightStream
 from blanklm.paper.baselines.predictor import PredictorConfig
-from blanklm.training.run import TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import TrainingConfig, train
 from tests.support.baselines import make
 from tests.support.models import make_blm
 from tests.support.oracles import reference

@@ -16,7 +16,8 @@ import torch
 from blanklm.core.likelihood import bound
 from blanklm.core.texts import TokenisedTexts
 from blanklm.errors import CheckpointError, TrainingError
-from blanklm.training.run import Run, TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import Run, TrainingConfig, train
 from blanklm.training.streamed import StreamedTexts
 from tests.support.runs import SENTENCES, Payload, corpus, new_model
 

@@ -1,7 +1,7 @@
 """What a model begins from, where small random numbers would keep it at the frequencies of words for long.
 
 A BLM learns little else until two things are there together: words as probable as they are frequent, and heads that
-read what stands beside a blank (``benchmarks/plateau.py``).
+read what stands beside a blank.
 """
 
 from __future__ import annotations

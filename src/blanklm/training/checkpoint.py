@@ -39,7 +39,6 @@ MODELS = {  # kind -> where its class and config live
     "context-blm": ("blanklm.paper.baselines.context_blm", "ContextBLM", "ContextBLMConfig"),
     "left-to-right": ("blanklm.paper.baselines.left_to_right", "LeftToRight", "PredictorConfig"),
     "left-to-right-stream": ("blanklm.paper.baselines.left_to_right", "LeftToRightStream", "PredictorConfig"),
-    "fill-in-middle": ("blanklm.paper.baselines.fill_in_middle", "FillInMiddle", "PredictorConfig"),
     "masked": ("blanklm.paper.baselines.masked", "Masked", "PredictorConfig"),
     "roberta-masked": ("blanklm.paper.baselines.roberta", "RobertaMasked", "PredictorConfig"),
     "insertion": ("blanklm.paper.baselines.insertion", "InsertionTransformer", "PredictorConfig"),

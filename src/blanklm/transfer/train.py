@@ -16,7 +16,8 @@ from blanklm.models.classifier import AttentionClassifier, AttentionClassifierCo
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.rewriter import Rewriter, RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
-from blanklm.training.run import TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import TrainingConfig, train
 
 CLASSIFIER_STEPS = 2000  # at most: it learns far sooner than the BLM
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from blanklm import BlankLM
-from blanklm.core.canvas import Blank
-from blanklm.core.canvas import conceal as conceal_slowly
 from blanklm.core.conceal import Packing, conceal
 from blanklm.core.special import BLANK, EOS, SPECIAL_TOKENS
 from blanklm.core.texts import Batch, pad
@@ -19,11 +17,11 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_words
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.baselines.fill_in_middle import FillInMiddle
 from blanklm.paper.baselines.hiding import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import ORDERS, Masked
 from blanklm.paper.baselines.predictor import LATER, PredictorConfig, Unfilled
+from blanklm.paper.baselines.slot_insertion import SlotInsertion
 from blanklm.paper.baselines.systems import Infiller, LanguageModel, not_writable
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import evaluate
@@ -72,7 +70,7 @@ def test_fluency_is_perplexity_per_word_whatever_the_tokens():
     assert math.log(perplexity(judge, LINES)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", [LeftToRight, FillInMiddle, Masked])
+@pytest.mark.parametrize("kind", [LeftToRight, Masked])
 def test_sequences_laid_into_rows_have_the_same_loss(kind):
     """As they are on a GPU."""
     model, batch = make(kind), batch_of(random_texts(30))
@@ -140,47 +138,6 @@ def _word_shown(masked, text):
     return flags
 
 
-# --- Filling in the middle ----------------------------------------------------------------------------------------
-
-
-def test_fill_in_middle_loss_is_that_of_the_spans_after_the_canvas():
-    model, texts = make(FillInMiddle), random_texts(30)
-    batch = batch_of(texts)
-    losses = model.loss(model.prepare(batch)).detach()
-    hidden = draw_hidden(batch, model.starts_word)
-    for row, text in enumerate(texts):
-        shown = {i for i in range(len(text)) if not hidden[row, i]}
-        canvas, actions = conceal_slowly(text, shown)
-        known = [BLANK if isinstance(item, Blank) else item for item in canvas.items] + [EOS]
-        spans = [
-            [actions[i].token for i in sorted(actions) if actions[i].blank == b] for b in range(known.count(BLANK))
-        ]
-        slow = log_p_of_continuation(model, known, [token for span in spans for token in [*span, EOS]])
-        assert float(losses[row]) == pytest.approx(-slow, rel=1e-4)
-
-
-def write_slowly(model, canvas, bans, longest):
-    """One text, one token at a time."""
-    sequence, spans, total = [*canvas.ids, EOS], [], 0.0
-    for number, space in enumerate(canvas.spaces):
-        span = []
-        while True:
-            log_probs = log_p(model, sequence, -1)
-            allowed = log_probs + bans[LATER if span else int(space)]
-            if span:
-                allowed[EOS] = log_probs[EOS]
-            text = len(canvas.ids) - len(canvas.spaces) + sum(map(len, spans)) + len(span)
-            full = span and text + len(canvas.spaces) - number - 1 >= longest
-            token = EOS if full else int(allowed.argmax())
-            total += float(log_probs[token])
-            sequence.append(token)
-            if token == EOS:
-                break
-            span.append(token)
-        spans.append(span)
-    return spans, total
-
-
 def unfilled(count, longest=9):
     rng = random.Random(1)
     texts = [
@@ -188,25 +145,6 @@ def unfilled(count, longest=9):
     ]
     some = [ids for ids in texts if BLANK in ids and set(ids) != {BLANK}]  # places of a mere run of masks are alike
     return [Unfilled(ids, [rng.random() < 0.5 for _ in range(ids.count(BLANK))]) for ids in some]
-
-
-def test_writing_many_texts_at_once_is_writing_each_alone():
-    model = make(FillInMiddle, max_length=14)
-    model.word_bias.data[EOS] = 2.0  # or no span would end by itself
-    bans = allow_all(model)
-    bans[0, 4::2] = bans[1, 5::2] = -torch.inf
-    canvases = unfilled(60)
-    together = model.write(canvases, bans)
-    for canvas, written in zip(canvases, together, strict=True):
-        spans, total = write_slowly(model, canvas, bans, longest=14)
-        assert written.spans == spans
-        assert written.log_prob == pytest.approx(total, rel=1e-4, abs=1e-5)
-        assert len(written.spans) == len(canvas.spaces) and all(written.spans)
-        assert all(token >= len(SPECIAL_TOKENS) for span in spans for token in span)
-        assert len(canvas.ids) - len(canvas.spaces) + sum(map(len, spans)) <= 14
-        assert all(span[0] % 2 == (0 if space else 1) for span, space in zip(spans, canvas.spaces, strict=True))
-    lengths = [len(c.ids) - len(c.spaces) + sum(map(len, w.spans)) for c, w in zip(canvases, together, strict=True)]
-    assert 14 in lengths and min(lengths) < 14  # some reach the longest length, some end before
 
 
 # --- Masked -------------------------------------------------------------------------------------------------------
@@ -256,12 +194,11 @@ def _in_place(canvas, written):
     return [next(spans) if i == BLANK else None for i in canvas.ids]
 
 
-@pytest.mark.parametrize("kind", [FillInMiddle, Masked])
-def test_a_toy_corpus_is_learnt_by_heart(kind, tmp_path):
+def test_a_toy_corpus_is_learnt_by_heart(tmp_path):
     lines = ["the cat sat on the mat", "a dog ran to the park with me", "we ate cold soup at noon"]
     tokenizer = Tokenizer.train("word", lines)
     torch.manual_seed(0)
-    model = kind(PredictorConfig(len(tokenizer), EncoderConfig(2, 2, 32, 64, dropout=0.0)))
+    model = Masked(PredictorConfig(len(tokenizer), EncoderConfig(2, 2, 32, 64, dropout=0.0)))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     texts = tokenizer.encode_many(lines) * 8
     for step in range(400):
@@ -288,14 +225,13 @@ def test_an_unknown_order_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe"])
-@pytest.mark.parametrize("model_kind", [FillInMiddle, Masked])
-def test_both_are_evaluated_like_any_system(kind, model_kind):
+def test_a_masked_model_is_evaluated_like_any_system(kind):
     tokenizer = Tokenizer.train(kind, LINES, vocabulary=300)
-    model = make(model_kind, len(tokenizer), max_length=60)
+    model = make(Masked, len(tokenizer), max_length=60)
     seen = []
     report = evaluate(Infiller(model, tokenizer), LINES * 3, ratios=[0.2, 0.5], progress=seen.append)
     assert [row["failure_rate"] for row in report.values()] == [0, 0] and sum(seen) == 18
-    if model_kind is Masked and kind == "word":
+    if kind == "word":
         assert [row["length_error"] for row in report.values()] == [0, 0]
     assert not_writable(tokenizer).isinf()[:, : len(SPECIAL_TOKENS)].all()
 
@@ -311,14 +247,15 @@ def test_a_judge_adds_fluency_to_the_report():
 
 def test_what_a_system_cannot_take_is_one_clear_error():
     tokenizer = Tokenizer.train("bpe", LINES, vocabulary=300)
-    middle, masked = (Infiller(make(kind, len(tokenizer), max_length=5), tokenizer) for kind in (FillInMiddle, Masked))
+    kinds = SlotInsertion, Masked
+    inserting, masked = (Infiller(make(kind, len(tokenizer), max_length=5), tokenizer) for kind in kinds)
     with pytest.raises(BlankLMError, match="must be told"):
         masked.fill(["It ___ fine."])
     with pytest.raises(BlankLMError, match="is not told"):
-        middle.fill(["It ___ fine."], hidden=[["was"]])
+        inserting.fill(["It ___ fine."], hidden=[["was"]])
     with pytest.raises(BlankLMError, match="at most 5"):
-        middle.fill(["I will never come back to ___"])
+        inserting.fill(["I will never come back to ___"])
     with pytest.raises(BlankLMError, match="no blank"):
-        middle.fill(["It was"])
+        inserting.fill(["It was"])
     with pytest.raises(BlankLMError, match="unknown length"):
-        middle.fill(["It ___[2]"])
+        inserting.fill(["It ___[2]"])

@@ -17,7 +17,8 @@ from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
-from blanklm.training.run import TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import TrainingConfig, train
 
 ENCODER = EncoderConfig(layers=3, heads=2, width=16, feedforward=32, dropout=0.0)
 TEXTS = [[5, 9, 5, 7, 6, 8], [4, 4, 9], [9, 8, 7, 6, 5, 4, 9], [7], [6, 5, 6]]

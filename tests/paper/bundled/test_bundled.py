@@ -4,14 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
 from blanklm import BlankLM
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.baselines.systems import Infiller, LanguageModel, load_system
-from blanklm.paper.bundled import english, english_tries, yelp_words
+from blanklm.paper.bundled import english, yelp_words
 from blanklm.training import checkpoint
-from tests.support.backbones import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 LINES = ["The food was really good, and we liked it.", "I will never come back to this place!", "It was fine."] * 20
@@ -61,27 +58,3 @@ def test_english(corpora, tmp_path, monkeypatch):
     fill = model.fill("I went to ___[1], then (___[2])!")
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0
-
-
-def test_english_tries(corpora, tmp_path, monkeypatch):
-    for name, value in {"MODEL": TINY, "VOCABULARY": 300, "TRAINING": few(english.TRAINING), "EVERY": 30}.items():
-        monkeypatch.setattr(english, name, value)
-    for name, value in {"MAX_LENGTH": 64, "SMALLER": TINY, "RATIOS": (0.1,)}.items():
-        monkeypatch.setattr(english_tries, name, value)
-    backbone = str(publish(tmp_path / "bert", "bert"))
-    results = english_tries.main([str(tmp_path / "out"), "--steps", "4", "--backbone", backbone, "--at-once", "2"])
-    assert set(results) == set(english_tries.TRIES)
-    assert json.loads((tmp_path / "out" / "tries.json").read_text()) == results
-    assert results["blm-uniform"]["training"]["skew"] == 1 and results["blm-not-averaged"]["training"]["ema"] == 0
-    for name, result in results.items():
-        folder = tmp_path / "out" / name / "run"
-        if name == english_tries.JUDGE:
-            assert LanguageModel.from_pretrained(folder, device="cpu").log_prob(["It was fine."])[0] < 0
-            continue
-        scores = result["scores"]["0.1"]
-        assert scores["failure_rate"] == 0 and scores["perplexity"] > 1 and scores["original_perplexity"] > 1
-        system = load_system(folder, device="cpu")
-        if isinstance(system, Infiller):
-            assert torch.equal(system.model.starts_word, torch.from_numpy(system.tokenizer.starts_word))
-        else:
-            assert system.tokenizer.kind == "bpe" and system.model.config.whole_words and system.model.edges.any()

@@ -1,8 +1,6 @@
 """The infilling tables, from corpus to rows, on a few lines and a few steps; and what a cut-off reproduction does."""
 
 import json
-import runpy
-import sys
 from dataclasses import replace
 
 import pytest
@@ -16,10 +14,8 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.init import begin_at_frequencies
 from blanklm.paper.tables import infilling
 from blanklm.paper.tables import infilling_at_once as at_once
-from blanklm.paper.tasks.infilling import where_lengths_are_right
 from blanklm.training import checkpoint
 from tests.support.backbones import publish
-from tests.support.paths import ROOT
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 DOCUMENTS = [
@@ -68,23 +64,7 @@ def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tm
                 assert ratio["perplexity"] > 1
                 valid = not name.startswith("seq2seq") and name != "insertion-free"
                 assert ratio["failure_rate"] == 0 or not valid
-    page = (tmp_path / "out" / corpus / "side-by-side.html").read_text()
-    assert page.count('"pieces":') == 8 and "Seq2seq" not in page  # the names are hidden until asked for
     assert set(rows["blm"]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
-
-
-def test_the_worth_of_lengths_is_measured_on_what_was_filled(parts, tmp_path, monkeypatch, capsys):
-    some = parts("yahoo", ["mlm", "blm-parallel"])
-    infilling.main(some, say=lambda line: None)
-    out = tmp_path / "lengths.json"
-    script = runpy.run_path(str(ROOT / "benchmarks" / "lengths.py"))
-    monkeypatch.setattr(sys, "argv", ["lengths.py", str(tmp_path / "out"), "--texts", "4", "--out", str(out)])
-    script["main"]()
-    found, (told, own) = json.loads(out.read_text())["ratios"], some
-    assert list(found) == ["0.2", "0.5"] and "words right" in capsys.readouterr().out
-    for ratio in (0.2, 0.5):
-        expected = where_lengths_are_right(own.masks("test", ratio), own.fills(ratio), told.fills(ratio))
-        assert found[f"{ratio:g}"] == expected and expected["blanks"] > 4
 
 
 def test_what_is_done_is_not_done_again(parts, tmp_path, monkeypatch):

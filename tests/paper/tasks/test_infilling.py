@@ -7,9 +7,9 @@ import pytest
 
 from blanklm.core.canvas import Fill, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import Masked, find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
+from blanklm.data import find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import DataError
-from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score, where_lengths_are_right
+from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
 from blanklm.paper.tasks.metrics import corpus_bleu
 from tests.support.paths import FIXTURES
 
@@ -43,13 +43,6 @@ def test_putting_back_what_was_hidden_is_perfect():
 def test_length_errors_are_counted_per_blank():
     (report,) = evaluate(Oracle(1, lambda spans: [span + " x" for span in spans]), TEXTS, ratios=[0.3], seed=1).values()
     assert report["length_error"] == 1.0 and report["bleu"] < 90
-
-
-def test_systems_are_compared_in_the_blanks_whose_length_one_has_right():
-    masked = [Masked(Template.parse("a ___ b ___ c ___"), ("x y", "z", "u v w"))]
-    own, told = Fill("", ("x q", "z z", "u v w"), 0.0), Fill("", ("x y", "z", "u q q"), 0.0)
-    found = where_lengths_are_right(masked, [own], [told])  # the second blank is left out
-    assert found == {"blanks": 3, "right_length": 2 / 3, "words_right": 4 / 5, "words_right_told": 3 / 5}
 
 
 def test_an_empty_span_or_a_changed_text_is_a_failure():

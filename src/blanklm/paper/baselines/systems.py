@@ -20,7 +20,6 @@ from blanklm.restoration.restorer import Candidate, Draft, Part
 from blanklm.training import checkpoint
 
 INFILLERS = (
-    "fill-in-middle",
     "masked",
     "roberta-masked",
     "insertion",

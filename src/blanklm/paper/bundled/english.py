@@ -32,7 +32,8 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.infilling import evaluate
-from blanklm.training.run import TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import TrainingConfig, train
 
 MODEL = EncoderConfig(layers=7, heads=6, width=384, feedforward=1536, dropout=0.05)
 TRAINING = TrainingConfig(

@@ -24,7 +24,8 @@ from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.restoration import calibrate
 from blanklm.restoration.lexicon import Attested
 from blanklm.restoration.restorer import Restorer
-from blanklm.training.run import WORKERS, TrainingConfig, checkpoint
+from blanklm.training import checkpoint
+from blanklm.training.run import WORKERS, TrainingConfig
 
 PYTHIA_WORDS = 32_768
 PYTHIA_TOKENS = 65_536

@@ -24,7 +24,8 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.infilling import evaluate
-from blanklm.training.run import TrainingConfig, checkpoint, train
+from blanklm.training import checkpoint
+from blanklm.training.run import TrainingConfig, train
 
 MODEL = EncoderConfig(layers=4, heads=3, width=192, feedforward=768, dropout=0.1)
 TRAINING = TrainingConfig(

@@ -54,12 +54,12 @@ from blanklm.paper.baselines.slot_insertion import SlotInsertion
 from blanklm.paper.baselines.systems import LanguageModel, load_system
 from blanklm.paper.tables.report import go, report, write_json
 from blanklm.paper.tables.reproduction import Reproduced
-from blanklm.paper.tables.side_by_side import TEXTS, WORDS, page
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import fills_of, score
 from blanklm.paper.tasks.metrics import corpus_bleu
+from blanklm.training import checkpoint
 from blanklm.training.checkpoint import replacing
-from blanklm.training.run import Run, TrainingConfig, checkpoint
+from blanklm.training.run import Run, TrainingConfig
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEED = 0  # of the masks
@@ -498,27 +498,7 @@ def main(parts: Sequence[Part], say: Callable[[str], None] = print) -> list[dict
             judge = _judge(part)
             part.score(judge)
         rows.append(json.loads(part.row.read_text(encoding="utf-8")))
-    for corpus in {part.corpus.name: part for part in parts}.values():
-        write_page(corpus)
     return rows
-
-
-def write_page(part: Part) -> None:
-    """A page with the fills of every system so far, unnamed, for fifty test texts that are quickly read."""
-    parts = [replace(part, name=name) for name in SYSTEMS if name != JUDGE]
-    ratios = {ratio: [p for p in parts if p.filled(ratio)] for ratio in RATIOS}
-    candidates = [
-        (ratio, i) for ratio in RATIOS for i, m in enumerate(part.masks("test", ratio)) if len(m.text.split()) in WORDS
-    ]
-    chosen = Random(SEED).sample(candidates, min(TEXTS, len(candidates)))
-    rows = []
-    for ratio in RATIOS:
-        masked = part.masks("test", ratio)
-        fills = {p.system.label: p.fills(ratio) for p in ratios[ratio]}
-        for i in (i for share, i in chosen if share == ratio and fills):
-            spans = {label: list(found[i].spans) for label, found in fills.items()}
-            rows.append({"canvas": str(masked[i].template), "original": list(masked[i].spans), "fills": spans})
-    (part.out / part.corpus.name / "side-by-side.html").write_text(page(rows), encoding="utf-8")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -45,8 +45,9 @@ from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.paper.tables.report import go, report, write_json
 from blanklm.paper.tables.reproduction import Reproduced
 from blanklm.paper.tasks.infilling import fills_of, score
+from blanklm.training import checkpoint
 from blanklm.training.checkpoint import replacing
-from blanklm.training.run import Run, TrainingConfig, checkpoint, compile_parts
+from blanklm.training.run import Run, TrainingConfig, compile_parts
 
 CHUNK = 64  # tokens; in context, of the longest sentence
 CONTEXT = 192  # tokens before each chunk or sentence, for a system in context

@@ -49,7 +49,8 @@ from blanklm.paper.baselines.systems import Infiller
 from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.metrics import corpus_bleu
 from blanklm.paper.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
-from blanklm.training.run import Run, TrainingConfig, checkpoint
+from blanklm.training import checkpoint
+from blanklm.training.run import Run, TrainingConfig
 from blanklm.transfer.transfer import SAMPLES, Marked, StyleClassifier, Transfer, Weights, overlap, written_again
 
 CORPORA = ("yelp", "amazon")

@@ -145,24 +145,3 @@ def failure(masked: Masked, fill: Fill) -> str | None:
     words = iter(fill.text.split())
     kept = all(word in words for piece in masked.template.pieces for word in piece.split())  # `in` goes on from there
     return "wrong_blanks" if kept else "lost_words"
-
-
-def where_lengths_are_right(masked: Sequence[Masked], fills: Sequence[Fill], told: Sequence[Fill]) -> dict[str, float]:
-    """What a system that is ``told`` the lengths of blanks owes to it: compare in the blanks whose length is right.
-
-    The share of those blanks in ``fills``, and the share of hidden words in them that either system has in its place.
-    """
-    blanks = [
-        (hidden.split(), own.split(), other.split())
-        for m, fill, oracle in zip(masked, fills, told, strict=True)
-        for hidden, own, other in zip(m.spans, fill.spans, oracle.spans, strict=True)
-    ]
-    alike = [blank for blank in blanks if len(blank[0]) == len(blank[1])]
-    words = max(1, sum(len(hidden) for hidden, _, _ in alike))
-    right = [sum(a == b for blank in alike for a, b in zip(blank[0], blank[k], strict=True)) for k in (1, 2)]
-    return {
-        "blanks": len(blanks),
-        "right_length": len(alike) / max(1, len(blanks)),
-        "words_right": right[0] / words,
-        "words_right_told": right[1] / words,
-    }

@@ -1,0 +1,52 @@
+"""Write the tables of the documents from the JSON files under results/.
+
+    python -m blanklm.paper.render            rewrites README.md, docs/*.md and the model cards
+    python -m blanklm.paper.render --check    exits with 1 if one of them is out of date
+
+What stands between ``<!-- table: name argument ... -->`` and ``<!-- end -->`` is replaced by what the function of that
+name, in one of the modules here, returns. Functions return tables and nothing else: prose is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from blanklm.errors import BlankLMError
+from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
+from blanklm.paper.render.source import checkout
+
+PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+GROUPS = infilling, language_modelling, models, performance, restoration, sentiment
+TABLES: dict[str, Callable[..., str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
+
+
+def rendered(text: str) -> str:
+    """The document with its tables written anew."""
+    return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
+
+
+def documents() -> list[Path]:
+    cards = (checkout() / "src" / "blanklm" / "pretrained").glob("*/README.md")
+    return [checkout() / "README.md", *sorted((checkout() / "docs").glob("*.md")), *sorted(cards)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m blanklm.paper.render", description="Write the documents' tables.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a document is out of date")
+    check = parser.parse_args(arguments).check
+    try:
+        texts = {path: path.read_text(encoding="utf-8") for path in documents()}
+    except BlankLMError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    stale = {path: after for path, before in texts.items() if (after := rendered(before)) != before}
+    for path, after in stale.items():
+        if check:
+            print(f"{path.relative_to(checkout())} is out of date: run python -m blanklm.paper.render", file=sys.stderr)
+        else:
+            path.write_text(after, encoding="utf-8")
+    return int(check and bool(stale))

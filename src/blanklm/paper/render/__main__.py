@@ -1,0 +1,5 @@
+import sys
+
+from blanklm.paper.render import main
+
+sys.exit(main())
