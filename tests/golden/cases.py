@@ -576,7 +576,7 @@ LOSSES: list[Case] = [
     {
         "model": "yelp-words",
         "lines": [BAD_LINES + GOOD_LINES],
-        "settings": {"skew": 0.7, "canvases": 2, "curriculum": 2.0, "ema": 0.9, "optimizer": "muon", "clip": 0.5},
+        "settings": {"skew": 0.7, "canvases": 2, "ema": 0.9, "optimizer": "muon", "clip": 0.5},
     },
 ]
 
