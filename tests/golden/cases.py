@@ -584,9 +584,10 @@ LOSSES: list[Case] = [
 def losses(every: int = 1) -> list[Record]:
     """Train on from each bundled model: the loss of every step, in nats a token, and the bound on held-out lines."""
     # What is no public API is imported here and nowhere else.
-    from blanklm import checkpoint, pretrained
-    from blanklm.batching import TokenisedTexts
-    from blanklm.training import TrainingConfig, train
+    from blanklm import pretrained
+    from blanklm.core.texts import TokenisedTexts
+    from blanklm.training import checkpoint
+    from blanklm.training.run import TrainingConfig, train
 
     def tokenised(tokenizer: Any, by_style: list[list[str]]) -> TokenisedTexts:
         styles = range(len(by_style)) if len(by_style) > 1 else [None]
