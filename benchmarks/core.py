@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from blanklm.api import BlankLM
-from blanklm.core.canvas import Blank, Template
 from blanklm.core.likelihood import monte_carlo
 from blanklm.core.special import SPECIAL_TOKENS
-from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.template import Blank, Template
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus
 from blanklm.decoding.beam import beam_search
@@ -40,6 +40,7 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
+from blanklm.training.epochs import training_epoch
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 10_000  # special tokens included

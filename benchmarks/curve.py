@@ -28,11 +28,12 @@ from rich.table import Table
 from blanklm.api import BlankLM
 from blanklm.core.likelihood import monte_carlo
 from blanklm.core.special import SPECIAL_TOKENS
-from blanklm.core.texts import Draw, TokenisedTexts
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.greedy import fill_greedily
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.training.epochs import Draw
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 BATCHES = (1, 4, 16, 64)  # texts of LENGTH_OF_BATCHES

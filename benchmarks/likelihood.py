@@ -20,7 +20,6 @@ from blanklm.core.texts import stream_chunks
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM
-from blanklm.training.run import compile_parts
 
 
 def rate(model: BLM, texts: list[list[int]], orders: int) -> dict[str, float]:
@@ -47,7 +46,7 @@ def main() -> None:
     tokenizer = Tokenizer.train("word", read_corpus("ptb", "train"), vocabulary=core.VOCABULARY)
     model = core.random_model(options.size, len(tokenizer)).to(options.device).eval()
     if options.device == "cuda":
-        compile_parts(model.bfloat16())
+        model.bfloat16().compile_parts()
     texts = tokenizer.encode_many(lines)
     stream = stream_chunks(texts, options.tokens)[0]
     rows = {"lines": rate(model, texts, options.orders)}

@@ -19,12 +19,13 @@ import core
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.training import run as training
+from blanklm.training.epochs import training_epoch
 from blanklm.training.run import Run, TrainingConfig
 
 CORPORA = (("ptb", "train"), ("yahoo", "valid"))

@@ -27,11 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from blanklm.core.conceal import bound, conceal, random_ranks, show_first
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import bound, show_first, uniform_ranks
 from blanklm.core.special import BLANK
-from blanklm.core.texts import Batch, Draw, TokenisedTexts, training_epoch
+from blanklm.core.texts import Batch, TokenisedTexts
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import rotary_angles, rotate
+from blanklm.training.epochs import Draw, training_epoch
 
 TOKENS_PER_BATCH = 4096
 STEPS_IN_TURN = 2
@@ -59,7 +61,7 @@ def padded_encoder(model: BLM, canvas: Tensor, lengths: Tensor) -> Tensor:
 
 def padded_loss(model: BLM, batch: Batch) -> Tensor:
     """Eq. 8 of each text [B], a row of the vocabulary for each hidden word."""
-    shown = show_first(random_ranks(batch.seeds, batch.lengths, batch.tokens.shape[1]), batch.lengths, batch.fractions)
+    shown = show_first(uniform_ranks(batch.seeds, batch.lengths, batch.tokens.shape[1]), batch.lengths, batch.fractions)
     concealed = conceal(batch.tokens, batch.lengths, shown)
     canvas = concealed.canvas[:, : int(concealed.lengths.max())]  # [B, C]
     z = padded_encoder(model, canvas, concealed.lengths)  # [B, C, d]

@@ -24,7 +24,8 @@ import zstandard
 
 with atheris.instrument_imports(include=["blanklm"]):
     from blanklm.bulk.lines import lines_in, lines_of
-    from blanklm.core.canvas import Canvas, Template
+    from blanklm.core.canvas import Canvas
+    from blanklm.core.template import Template
     from blanklm.core.tokenizer import Tokenizer
     from blanklm.data import read_texts
     from blanklm.decoding.constraint import Constraint, compile_rules

@@ -11,7 +11,7 @@ import pytest
 import blanklm
 import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
-from blanklm.core.canvas import Template
+from blanklm.core.template import Template
 from blanklm.data import mask_corpus
 from blanklm.errors import CheckpointError, ConstraintError
 from tests.support.canvases import CANVAS

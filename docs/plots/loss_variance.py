@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from blanklm import BlankLM
-from blanklm.core.conceal import random_ranks, show_first
+from blanklm.core.orders import show_first, uniform_ranks
 from blanklm.core.policy import Policy
 from blanklm.data import read_corpus
 
@@ -47,10 +47,10 @@ def estimates(policy: Policy, text: list[int], fractions: np.ndarray, seeds: np.
     n, draws = len(text), len(fractions)
     tokens, lengths = torch.tensor(text).expand(draws, n), torch.full((draws,), n)  # [D, n], [D]
     order_seeds = torch.from_numpy(seeds)
-    shown = show_first(random_ranks(order_seeds, lengths, n), lengths, torch.from_numpy(fractions))  # [D, n]
+    shown = show_first(uniform_ranks(order_seeds, lengths, n), lengths, torch.from_numpy(fractions))  # [D, n]
     t = shown.sum(1)  # [D]
     log_p = policy.action_log_probs(tokens, lengths, shown).double()  # [D, n]
-    written_next = random_ranks(order_seeds, lengths, n) == t[:, None]  # [D, n] a_t: one position a row
+    written_next = uniform_ranks(order_seeds, lengths, n) == t[:, None]  # [D, n] a_t: one position a row
     return {
         "one_action": (-math.lgamma(n + 1) - n * log_p[written_next]).numpy(),
         "eq_loss": (-math.lgamma(n + 1) - n / (n - t) * log_p.sum(1)).numpy(),

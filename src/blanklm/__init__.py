@@ -40,7 +40,8 @@ _HOME = {
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score
-    from blanklm.core.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+    from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
+    from blanklm.core.template import Blank, Template
     from blanklm.decoding.constraint import Constraint
     from blanklm.errors import BlankLMError
     from blanklm.restoration.edition import restore

@@ -16,19 +16,16 @@ from torch import nn
 
 from blanklm import pretrained
 from blanklm.core import likelihood
-from blanklm.core.canvas import Action, Blank, Canvas, Fill, Template, Trajectory
+from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
 from blanklm.core.special import BLANK
+from blanklm.core.template import Blank, Template
 from blanklm.core.texts import cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.beam import Sampling, beam_search, sample
-from blanklm.decoding.constraint import Constraint, Constraints, Text, compile_rules
+from blanklm.decoding.constraint import LONGEST_SPAN, Constraint, Constraints, Text, compile_rules
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.parallel import fill_in_parallel
 from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
-from blanklm.models.blm import BLM
-from blanklm.models.rewriter import Rewriter
-from blanklm.paper.baselines.context_blm import ContextBLM
-from blanklm.paper.baselines.predictor import LONGEST_SPAN
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
@@ -84,10 +81,8 @@ class BlankLM:
         ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere, unless you say otherwise.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
-        if not isinstance(loaded.model, BLM):
-            if isinstance(loaded.model, Rewriter):
-                raise BlankLMError(f"{name_or_path} rewrites texts in another style: use it with blanklm transfer")
-            raise BlankLMError(f"{name_or_path} is not a BLM: use blanklm restore or blanklm evaluate")
+        if loaded.model.product != "fill":
+            raise BlankLMError(f"{name_or_path} does not fill blanks: use it with blanklm {loaded.model.product}")
         try:
             model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
@@ -324,9 +319,8 @@ class BlankLM:
         return tokens
 
     def _check_by_itself(self) -> None:
-        if isinstance(self.model, ContextBLM):
-            message = "this model has learnt to go on with a context, not to read a text by itself"
-            raise BlankLMError(f"{message}: score a stream with it, and fill with another")
+        if self.model.needs_context:
+            raise BlankLMError("this model only scores text in context: use score --stream, or fill with another model")
 
     def perplexity(
         self,
@@ -341,12 +335,8 @@ class BlankLM:
         A model that reads a context goes through the stream sentence by sentence, unless a ``chunk`` is asked for.
         """
         stream = one_stream(map(self.tokenizer.encode, texts))
-        if isinstance(self.model, ContextBLM) and chunk is None:
-            sentences = self.model.sentences(stream)
-            pieces, given = sentences.after_context(np.arange(len(sentences)))
-            return likelihood.monte_carlo(self.model, pieces, orders, seed, progress=progress, given=given)
-        chunks = cut(stream, chunk or self.model.config.max_length)
-        return likelihood.monte_carlo(self.model, chunks, orders, seed, progress=progress)
+        pieces, given = self.model.pieces(stream) if chunk is None else (cut(stream, chunk), None)
+        return likelihood.monte_carlo(self.model, pieces, orders, seed, progress=progress, given=given)
 
     def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:
         """How many canvases ``score`` looks at, and reports to its ``progress``."""

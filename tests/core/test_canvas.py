@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from blanklm.core.canvas import Action, Blank, Canvas, Template, Trajectory, conceal
+from blanklm.core.canvas import Action, Canvas, Trajectory, conceal
+from blanklm.core.template import Blank, Template
 from blanklm.errors import CanvasError
 
 WORDS = ["customer", "service", "is", "awesome"]

@@ -6,10 +6,12 @@ import random
 import numpy as np
 import torch
 
-from blanklm.core.canvas import Blank
 from blanklm.core.canvas import conceal as conceal_slowly
-from blanklm.core.conceal import conceal, next_of_words, pack, random_ranks, random_word_ranks, show_first, words_of
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import next_in_words, show_first, uniform_ranks, whole_word_ranks, words_of
+from blanklm.core.packing import pack
 from blanklm.core.special import BLANK, PAD
+from blanklm.core.template import Blank
 
 
 def random_texts(rng, batch=200, longest=12):
@@ -42,7 +44,7 @@ def test_conceal_equals_the_slow_version_on_random_texts_and_subsets():
 
 
 def draw_shown(lengths, fractions, seeds, width):
-    return show_first(random_ranks(seeds, lengths, width), lengths, fractions)
+    return show_first(uniform_ranks(seeds, lengths, width), lengths, fractions)
 
 
 def test_a_texts_canvas_does_not_depend_on_its_batch():
@@ -58,7 +60,7 @@ def test_a_texts_canvas_does_not_depend_on_its_batch():
 def test_t_is_uniform_and_every_order_is_equally_likely():
     draws = 60_000
     lengths = torch.full((draws,), 3)
-    ranks = random_ranks(torch.arange(draws), lengths, 3)
+    ranks = uniform_ranks(torch.arange(draws), lengths, 3)
     _, counts = ranks.unique(dim=0, return_counts=True)
     assert len(counts) == 6
     np.testing.assert_allclose(counts / draws, 1 / 6, atol=0.008)  # about five standard deviations
@@ -106,7 +108,7 @@ def test_words_are_runs_of_letters_digits_or_marks():
 def test_orders_of_words_are_all_the_interleavings_equally_often():
     word, draws = torch.tensor([[0, 0, 1, 2, 2, 9]]), 60_000  # words of 2, 1 and 2 tokens, and padding
     lengths = torch.full((draws,), 5)
-    ranks = random_word_ranks(torch.arange(draws), lengths, word.expand(draws, -1))
+    ranks = whole_word_ranks(torch.arange(draws), lengths, word.expand(draws, -1))
     assert (ranks[:, 5] == 5).all()
     orders, counts = ranks[:, :5].unique(dim=0, return_counts=True)
     assert len(orders) == 30  # 5! / (2! 1! 2!)
@@ -116,14 +118,14 @@ def test_orders_of_words_are_all_the_interleavings_equally_often():
 
 def test_the_weight_of_a_words_next_token_is_the_chance_that_it_is_written_next():
     word, draws, n = torch.tensor([0, 0, 0, 1, 2, 2]), 20_000, 6
-    ranks = random_word_ranks(torch.arange(draws), torch.full((draws,), n), word.expand(draws, n))
+    ranks = whole_word_ranks(torch.arange(draws), torch.full((draws,), n), word.expand(draws, n))
     for shown in range(n):
         hidden = ranks >= shown
         by_canvas = {}
         for row in range(draws):
             by_canvas.setdefault(tuple(hidden[row].tolist()), []).append(int((ranks[row] == shown).nonzero()))
         canvas, written = max(by_canvas.items(), key=lambda item: len(item[1]))
-        weights = next_of_words(torch.tensor([canvas]), word[None])[0]
+        weights = next_in_words(torch.tensor([canvas]), word[None])[0]
         assert weights.sum() == sum(canvas)
         frequency = np.bincount(written, minlength=n) / len(written)
         np.testing.assert_allclose(frequency, weights / sum(canvas), atol=5 * 0.5 / len(written) ** 0.5)

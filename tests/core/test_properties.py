@@ -9,10 +9,13 @@ import torch
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from blanklm.core.canvas import Action, Blank, Canvas, Template, Trajectory
+from blanklm.core.canvas import Action, Canvas, Trajectory
 from blanklm.core.canvas import conceal as conceal_slowly
-from blanklm.core.conceal import conceal, pack, random_ranks, show_first
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import show_first, uniform_ranks
+from blanklm.core.packing import pack
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import _WORD, KINDS, Tokenizer
 from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample
 from blanklm.decoding.constraint import Constraint
@@ -156,7 +159,7 @@ def test_the_tensor_kernel_equals_the_slow_version(batch, padding):
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.floats(0, 1, exclude_max=True), st.integers(0, 2**62))
 def test_the_number_shown_follows_the_fraction_and_one_is_always_hidden(lengths, fraction, seed):
     sizes, width = torch.tensor(lengths), max(lengths)
-    ranks = random_ranks(torch.arange(len(lengths)) + seed, sizes, width)
+    ranks = uniform_ranks(torch.arange(len(lengths)) + seed, sizes, width)
     shown = show_first(ranks, sizes, torch.full((len(lengths),), fraction, dtype=torch.double))
     for row, n in enumerate(lengths):
         assert sorted(ranks[row, :n].tolist()) == list(range(n))

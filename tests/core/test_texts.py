@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.core.texts import TokenisedTexts, pad, training_epoch, validation_epoch
+from blanklm.core.texts import TokenisedTexts, pad
+from blanklm.training.epochs import training_epoch, validation_epoch
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import random
 import pytest
 import torch
 
-from blanklm.core.canvas import Blank, Template
-from blanklm.core.conceal import words_of
+from blanklm.core.orders import words_of
 from blanklm.core.special import BLANK, EOS, PAD, UNK
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import KINDS, Tokenizer
 from blanklm.errors import BlankLMError, CheckpointError
 from tests.support.canvases import LINES

@@ -21,7 +21,7 @@ from random import Random
 
 import pytest
 
-from blanklm.core.canvas import Blank, Template
+from blanklm.core.template import Blank, Template
 from blanklm.data import (
     Corpus,
     CorpusFile,

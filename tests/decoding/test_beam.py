@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.core.canvas import Action, Blank, Canvas, Template
+from blanklm.core.canvas import Action, Canvas
 from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample, score, search_beams
 from blanklm.decoding.constraint import Account, Constraint, Rule

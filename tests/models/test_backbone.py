@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from blanklm import BlankLM
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.core.canvas import Blank, Trajectory
-from blanklm.core.conceal import bound
+from blanklm.core.canvas import Trajectory
+from blanklm.core.orders import bound
 from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK, PAD
+from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.decoding.beam import score
 from tests.support.models import make_blm

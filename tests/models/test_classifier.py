@@ -5,22 +5,19 @@ import torch
 from torch import nn
 
 from blanklm.core.special import BLANK
-from blanklm.core.texts import Batch, TokenisedTexts, pad, validation_epoch
+from blanklm.core.texts import Batch, TokenisedTexts, pad
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.classifier import (
-    AttentionClassifier,
-    AttentionClassifierConfig,
-    ConvolutionClassifier,
-    ConvolutionClassifierConfig,
-)
+from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.rewriter import RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
 from blanklm.paper.baselines.guided import TEMPERATURE, Guided, above_average
+from blanklm.paper.baselines.judge import ConvolutionClassifier, ConvolutionClassifierConfig
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.training import checkpoint
+from blanklm.training.epochs import validation_epoch
 
 TEXTS = [[4, 5, 6, 7, 8], [9], [5, 4, 11]]
 TINY = EncoderConfig(2, 2, 16, 32, dropout=0.0)
@@ -165,7 +162,7 @@ def test_the_guided_loss_puts_back_own_texts_and_shows_others_to_the_classifier(
         ids, length = pad([text])
         hidden = above_average(classifier.attention(ids, length), length)[0]
         canvas = torch.where(hidden, BLANK, ids[0])
-        from blanklm.core.conceal import Packing
+        from blanklm.core.packing import Packing
 
         z = model.encoder(model.embedding(canvas), Packing.of(length, len(text)))
         logits = model.word_logits(z)[hidden]

@@ -5,22 +5,12 @@ import math
 import pytest
 import torch
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import PAD
-from blanklm.models.encoder import (
-    Encoder,
-    EncoderConfig,
-    Memory,
-    _attend_padded,
-    attend,
-    drop_by_bits,
-    drop_by_hash,
-    initialise,
-    one_more,
-    rotary_angles,
-    rotate,
-)
-from blanklm.models.init import begin_at_neighbours, begin_marian_at_places, begin_roberta_at_neighbours
+from blanklm.models.attention import KVCache, _attend_padded, attend, one_token_step
+from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise, rotary_angles, rotate
+from blanklm.models.init import init_heads_on_neighbours
+from blanklm.paper.baselines.init import init_marian_on_positions, init_roberta_on_neighbours
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.paper.baselines.roberta import RobertaMasked, roberta_of
 from blanklm.paper.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -96,13 +86,13 @@ def test_a_memory_makes_reading_on_equal_to_reading_at_once():
     encoder = Encoder(EncoderConfig(2, 2, 16, 32, dropout=0.0), causal=True).eval()
     sequences = [torch.randn(n, 16) for n in (7, 6, 9)]
     whole = [encoder(vectors, Packing.of(torch.tensor([len(vectors)]), len(vectors))) for vectors in sequences]
-    memory, known = Memory(encoder, 3, 9), [4, 1, 5]
+    memory, known = KVCache(encoder, 3, 9), [4, 1, 5]
     first = torch.cat([vectors[:n] for vectors, n in zip(sequences, known, strict=True)])
     encoder(first, Packing.of(torch.tensor(known), 5), memory)
     for step in range(5):
         rows = [row for row in range(3) if known[row] + step < len(sequences[row])]
         position = torch.tensor([known[row] + step for row in rows])
-        packing = one_more(torch.tensor(rows), position, 6 + step)
+        packing = one_token_step(torch.tensor(rows), position, 6 + step)
         vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
         expected = torch.stack([whole[row][known[row] + step] for row in rows])
         torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)
@@ -113,7 +103,7 @@ def test_heads_that_begin_at_neighbours_read_the_symbol_before_or_after(heads, w
     torch.manual_seed(0)
     encoder = Encoder(EncoderConfig(2, heads, width, width)).apply(initialise)
     layer, length = encoder.layers[0], 12
-    begin_at_neighbours(layer)
+    init_heads_on_neighbours(layer)
     z = layer.attention_norm(torch.randn(length, width))
     q, k, _ = layer.queries_keys_values(z).view(length, 3, heads, -1).unbind(1)
     rotary = rotary_angles(torch.arange(length), width // heads)
@@ -132,7 +122,7 @@ def test_heads_of_a_roberta_can_begin_at_neighbours_too(heads, width):
     torch.manual_seed(0)
     encoder = roberta_of(EncoderConfig(2, heads, width, width), 20)
     model, length = RobertaMasked(PredictorConfig(50, encoder, 20)).eval(), 12
-    begin_roberta_at_neighbours(model)
+    init_roberta_on_neighbours(model)
     network = model.encoder.layers
     z = network.embeddings(inputs_embeds=model.embedding(torch.randint(5, 50, (1, length))))[0]
     attention = network.encoder.layer[0].attention.self
@@ -144,7 +134,7 @@ def test_heads_of_a_roberta_can_begin_at_neighbours_too(heads, width):
 def test_heads_of_a_seq2seq_model_can_begin_at_neighbours_and_at_what_they_copy(copies):
     torch.manual_seed(0)
     model = Seq2Seq(Seq2SeqConfig(50, "full", layers=2, heads=4, width=128, feedforward=64, max_length=20)).eval()
-    begin_marian_at_places(model.network, copies)
+    init_marian_on_positions(model.network, copies)
     encoder, decoder = model.network.get_encoder(), model.network.model.decoder
     source = torch.randint(5, 50, (1, 12))
     states = encoder(input_ids=source, attention_mask=torch.ones_like(source)).last_hidden_state[0]

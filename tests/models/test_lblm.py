@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from blanklm.core import likelihood
-from blanklm.core.canvas import Blank, Trajectory
+from blanklm.core.canvas import Trajectory
 from blanklm.core.canvas import conceal as conceal_slowly
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK
+from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.decoding.fixed_length import fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
@@ -62,7 +63,7 @@ def test_the_lblm_scores_every_action_as_the_slow_version_does():
 def test_the_probabilities_of_all_actions_sum_to_one(model):
     texts = [[A, BLANK, BLANK, B, BLANK], [BLANK, C], [A, BLANK, BLANK, BLANK, BLANK]]
     tokens, lengths = pad(texts)
-    scores = model.score_places(tokens, lengths, tokens == BLANK)
+    scores = model.score_positions(tokens, lengths, tokens == BLANK)
     joint = scores.log_p_place[:, None] + scores.log_p_word
     for text, ids in enumerate(texts):
         mine = scores.text == text
@@ -77,7 +78,7 @@ def test_the_joint_of_places_and_characters_is_the_actions_probability(model):
     shown = torch.tensor([[False, True, False, False]])
     with torch.no_grad():
         actions = model.action_log_probs(tokens, lengths, shown)[0]
-    scores = model.score_places(tokens, lengths, ~shown)
+    scores = model.score_positions(tokens, lengths, ~shown)
     for row, position in enumerate(scores.position.tolist()):
         joint = scores.log_p_place[row] + scores.log_p_word[row, TEXT[position]]
         torch.testing.assert_close(joint, actions[position], atol=1e-4, rtol=1e-4)
@@ -135,7 +136,7 @@ def sequential_log_prob(model, text, answer):
     target = [next(answers) if token == BLANK else token for token in text]
     while BLANK in ids:
         tokens = torch.tensor([ids])
-        scores = model.score_places(tokens, torch.tensor([len(ids)]), tokens == BLANK)
+        scores = model.score_positions(tokens, torch.tensor([len(ids)]), tokens == BLANK)
         row = int(scores.log_p_word.max(1).values.argmax())
         position = int(scores.position[row])
         total += float(scores.log_p_word[row, target[position]])
@@ -168,8 +169,8 @@ def test_greedy_fills_many_texts_as_it_fills_one(model):
 
 def test_with_gaps_every_gap_is_written_in_each_pass(model, monkeypatch):
     passes = []
-    score = model.score_places
-    monkeypatch.setattr(model, "score_places", lambda *given: passes.append(1) or score(*given))
+    score = model.score_positions
+    monkeypatch.setattr(model, "score_positions", lambda *given: passes.append(1) or score(*given))
     text, gaps = [BLANK, BLANK, A, BLANK, BLANK, BLANK], [0, 0, -1, 1, 1, 1]
     (filled,) = fill_greedily(model, [text], [[g + 1 for g in gaps]])
     assert len(passes) == 3 and BLANK not in filled.ids
@@ -191,7 +192,7 @@ def test_what_stands_in_a_text_is_scored_as_if_it_were_hidden(model):
     assert found[1] == 0.0
     for text, hidden, log_prob in zip(texts[::2], positions[::2], found[::2], strict=True):
         ids = torch.tensor([[BLANK if i in hidden else token for i, token in enumerate(text)]])
-        scores = model.score_places(ids, torch.tensor([len(text)]), ids == BLANK)
+        scores = model.score_positions(ids, torch.tensor([len(text)]), ids == BLANK)
         each = {int(p): float(row[text[p]]) for p, row in zip(scores.position, scores.log_p_word, strict=True)}
         assert sorted(each) == hidden and math.isclose(log_prob, sum(each.values()), abs_tol=1e-4)
 

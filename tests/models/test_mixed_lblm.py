@@ -6,13 +6,14 @@ from dataclasses import fields
 
 import torch
 
-from blanklm.core.conceal import conceal, hashed_words
+from blanklm.core.conceal import conceal
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.fixed_length import search_beams
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, draw_gaps, draw_untold
+from blanklm.models.words import hashed_words
 from blanklm.restoration.restorer import Gap, Restorer
 from tests.support.lblm import TEXT, A, B, C, make
 
@@ -123,7 +124,7 @@ def assert_read_around_as_whole(model, start, end):
     texts = [[A, B, BLANK, BLANK, B, A, C, B, A], [B, BLANK, A, A, BLANK, BLANK, B, A], [A, A, B, BLANK, A]]
     tokens, lengths, drafts, of = drafts_of(texts, 6, torch.Generator().manual_seed(0))
     around = model.read_around(tokens, lengths, torch.tensor(start), torch.tensor(end))
-    near, whole = around.score_drafts(drafts, of), model.score_places(drafts, lengths[of], drafts == BLANK)
+    near, whole = around.score_drafts(drafts, of), model.score_positions(drafts, lengths[of], drafts == BLANK)
     assert len(whole.text) and torch.equal(near.text, whole.text) and torch.equal(near.position, whole.position)
     torch.testing.assert_close(near.log_p_place, whole.log_p_place)
     torch.testing.assert_close(near.log_p_word, whole.log_p_word, atol=1e-4, rtol=1e-4)
@@ -154,7 +155,7 @@ def test_the_length_of_a_gap_is_learnt():
     letters = "abcdefghilmn"
     tokenizer = Tokenizer.train("character", [letters])
     model = MixedLBLM(MixedConfig(len(tokenizer), EncoderConfig(2, 2, 64, 128, dropout=0.0), longest_blank=12))
-    model.know(tokenizer)
+    model.set_vocabulary(tokenizer)
     texts = [tokenizer.encode(letters)] * 64
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(300):
@@ -226,9 +227,9 @@ def test_words_that_are_known_change_what_is_restored():
     model.ends_word[C] = True
     text = [A, B, C, BLANK, A, C, B, B, A]
     tokens, lengths = pad([text])
-    with_words = model.score_places(tokens, lengths, tokens == BLANK).log_p_word
+    with_words = model.score_positions(tokens, lengths, tokens == BLANK).log_p_word
     model.word_embedding.weight.data.zero_()
-    assert not torch.allclose(with_words, model.score_places(tokens, lengths, tokens == BLANK).log_p_word)
+    assert not torch.allclose(with_words, model.score_positions(tokens, lengths, tokens == BLANK).log_p_word)
 
 
 def test_every_part_of_what_is_drawn_is_a_tensor_or_made_of_them():

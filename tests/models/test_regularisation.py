@@ -8,21 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
-from blanklm.core.texts import (
-    GOLDEN,
-    POOL,
-    Batch,
-    Draw,
-    TokenisedTexts,
-    TokenStream,
-    pad,
-    sentence_lengths,
-    split_by_budget,
-    training_epoch,
-    validation_epoch,
-)
+from blanklm.core.texts import Batch, TokenisedTexts, TokenStream, pad, sentence_lengths
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.beam import score
 from blanklm.errors import BlankLMError, TrainingError
@@ -32,6 +20,7 @@ from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRight, LeftToRightStream
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.training import checkpoint
+from blanklm.training.epochs import GOLDEN, POOL, Draw, split_by_budget, training_epoch, validation_epoch
 from blanklm.training.run import TrainingConfig, train
 from tests.support.baselines import make
 from tests.support.models import make_blm
@@ -208,14 +197,14 @@ def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else():
     before = score(blm, [canvas])
     pairs = torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2)
     before_sides = before.log_p_sides(*pairs)
-    blm.soften(temperature)
+    blm.apply_temperature(temperature)
     after = score(blm, [canvas])
     torch.testing.assert_close(after.log_p_word, (before.log_p_word / temperature).log_softmax(1))
     torch.testing.assert_close(after.log_p_blank, before.log_p_blank)
     torch.testing.assert_close(after.log_p_sides(*pairs), before_sides)
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(BlankLMError, match="a temperature is a number above 0"):
-            blm.soften(wrong)
+            blm.apply_temperature(wrong)
 
 
 @torch.no_grad()
@@ -229,7 +218,7 @@ def test_softened_baselines(kind):
         return model.word_logits(vectors), model.slot_logits(vectors) if kind is InsertionTransformer else None
 
     words, slots = read(model)
-    model.soften(temperature)
+    model.apply_temperature(temperature)
     softer, slots_after = read(model)
     torch.testing.assert_close(softer, words / temperature)
     torch.testing.assert_close(slots_after, slots)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from blanklm.errors import CheckpointError
-from blanklm.restoration.lexicon import FILE, PAIRED, UNATTESTED, Attested
+from blanklm.restoration.lexicon import FILE, PAIRED, UNATTESTED, Lexicon
 from blanklm.restoration.restorer import Gap, Restorer
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
@@ -16,13 +16,13 @@ TEXTS = ["ανηρ καλοσ και αγαθοσ", "καλοσ και -- νοσ
 
 @pytest.fixture
 def attested():
-    return Attested.of(TEXTS, least=1, least_pairs=2)
+    return Lexicon.of(TEXTS, least=1, least_pairs=2)
 
 
 def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(attested):
     assert attested.words == {"ανηρ", "καλοσ", "και", "αγαθοσ", "νοσ"}
     assert attested.pairs == {"καλοσ και": 2}
-    assert Attested.of(TEXTS, least=2, least_pairs=1).words == {"ανηρ", "καλοσ", "και"}
+    assert Lexicon.of(TEXTS, least=2, least_pairs=1).words == {"ανηρ", "καλοσ", "και"}
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_known_words_and_pairs_that_touch_the_gap_speak_for_a_restoration(
 
 
 def test_a_folder_keeps_them(attested, tmp_path):
-    assert Attested.load(tmp_path) is None
+    assert Lexicon.load(tmp_path) is None
     attested.save(tmp_path)
-    assert Attested.load(tmp_path) == attested
+    assert Lexicon.load(tmp_path) == attested
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_folder_keeps_them(attested, tmp_path):
 def test_a_damaged_file_is_refused(tmp_path, damaged):
     (tmp_path / FILE).write_bytes(damaged)
     with pytest.raises(CheckpointError, match=r"words\.tsv\.xz is damaged"):
-        Attested.load(tmp_path)
+        Lexicon.load(tmp_path)
 
 
 def test_what_is_made_of_known_words_gains_what_the_others_lose():
     restorer, document = make_restorer(), ["αγαθη ", Gap(2, 2), " τυχη"]
     (plain,) = restorer.rank([document])[0]
     known = [c.text for c in plain if " " not in c.text][-1]  # not the most probable one
-    taught = Restorer(restorer.model, restorer.tokenizer, attested=Attested(frozenset({known}), {}))
+    taught = Restorer(restorer.model, restorer.tokenizer, attested=Lexicon(frozenset({known}), {}))
     (ranked,) = taught.rank([document])[0]
     before, after = ({c.text: c.log_prob for c in candidates} for candidates in (plain, ranked))
     assert set(after) == set(before)
@@ -100,7 +100,7 @@ def test_a_gap_of_unknown_length_is_weighed_by_words_too():
     restorer, document = make_restorer(), ["αγαθη ", Gap(2, 3), " τυχη"]
     (plain,) = restorer.restore(document).gaps
     known = [c.text for c in plain.candidates if " " not in c.text][-1]
-    taught = Restorer(restorer.model, restorer.tokenizer, attested=Attested(frozenset({known}), {}))
+    taught = Restorer(restorer.model, restorer.tokenizer, attested=Lexicon(frozenset({known}), {}))
     (ranked,) = taught.restore(document).gaps
     before, after = ({c.text: c.log_prob for c in gap.candidates} for gap in (plain, ranked))
     assert after[known] > before[known]

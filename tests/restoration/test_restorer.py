@@ -128,7 +128,7 @@ def test_an_lblm_restores_gaps_whose_length_it_is_told(tmp_path):
     restorer = make_restorer()
     torch.manual_seed(0)
     model = LBLM(LBLMConfig(len(restorer.tokenizer), EncoderConfig(1, 2, 16, 32)))
-    model.know(restorer.tokenizer)
+    model.set_vocabulary(restorer.tokenizer)
     checkpoint.save(tmp_path / "lblm", model, restorer.tokenizer, {"language": "grc"})
     lblm = Restorer.from_pretrained(tmp_path / "lblm", device="cpu")
     assert lblm.language == "grc"

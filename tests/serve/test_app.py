@@ -11,7 +11,7 @@ from dataclasses import fields
 import pytest
 from fastapi.testclient import TestClient
 
-from blanklm.core.canvas import Template
+from blanklm.core.template import Template
 from blanklm.serve.app import create_app
 from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from blanklm.core.canvas import Template
 from blanklm.core.special import BLANK
+from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.constraint import Constraint, Constraints, Text, compile_rules
 from tests.support.models import make_blm

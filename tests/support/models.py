@@ -29,7 +29,7 @@ def make_restorer(alphabet: str = GREEK, seed: int = 0, spread: float = 8.0, **c
     tokenizer = Tokenizer.train("character", [alphabet])
     settings = {"max_length": 200, "longest_blank": 40} | config
     model = MixedLBLM(MixedConfig(len(tokenizer), EncoderConfig(1, 2, 16, 32, dropout=0.0), **settings))
-    model.know(tokenizer)
+    model.set_vocabulary(tokenizer)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

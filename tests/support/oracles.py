@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import EOS, PAD
 from blanklm.paper.baselines.insertion import STOP
 

@@ -159,7 +159,7 @@ def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bo
     """The request of a line, or what is wrong with it."""
     if line.error:
         return line.error
-    from blanklm.core.canvas import Template
+    from blanklm.core.template import Template
 
     try:
         constraints = line.constraints

@@ -133,7 +133,7 @@ def plan(pattern: str, out: Path) -> list[Shard]:
 
 def begin(filling: Filling, out: Path) -> None:
     """Make the folder, or check that what it holds was filled with the same settings."""
-    from blanklm.training.checkpoint import replacing
+    from blanklm.files import replacing
 
     settings = {name: value for name, value in asdict(filling).items() if name != "device"}
     settings = json.loads(json.dumps(settings))  # as it will be read back
@@ -191,7 +191,7 @@ class ShardFiller:
             return ShardReport(shard.source, seconds=time.perf_counter() - started, error=reason)
 
     def _write(self, shard: Shard, language_model: BlankLM) -> ShardReport:
-        from blanklm.training.checkpoint import replacing
+        from blanklm.files import replacing
 
         Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
         filling, started = self.filling, time.perf_counter()
@@ -419,7 +419,7 @@ def _workers(asked: int | None, ray: str | None) -> int | None:
 
 def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:
     """Write the totals and the failures of all shards."""
-    from blanklm.training.checkpoint import replacing
+    from blanklm.files import replacing
 
     done = lines = failed_lines = 0
     with replacing(out / "failures.jsonl") as failures, replacing(out / "report.json") as report_file:

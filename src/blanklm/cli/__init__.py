@@ -350,7 +350,7 @@ def _highlighted(text: str, fill: Fill) -> RichText:
     """The filled text with what was filled in underlined and green, as the paper prints it."""
     from rich.text import Text as RichText
 
-    from blanklm.core.canvas import Template
+    from blanklm.core.template import Template
 
     shown, rest = RichText(), fill.text
     for piece, span in zip(Template.parse(text).pieces, (*fill.spans, ""), strict=True):
@@ -369,7 +369,7 @@ def _figure(trajectory: Trajectory):
     from rich.table import Table
     from rich.text import Text as RichText
 
-    from blanklm.core.canvas import Blank
+    from blanklm.core.template import Blank
 
     table = Table(box=HORIZONTALS)
     for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left l", "Right r", "log p"):
@@ -676,7 +676,7 @@ def train(
     from blanklm.models.backbone import Pretrained
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
-    from blanklm.models.init import begin_at_frequencies, begin_at_neighbours
+    from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
     from blanklm.training.run import TrainingConfig
     from blanklm.training.run import train as run
     from blanklm.training.streamed import StreamedTexts, sample_texts
@@ -742,9 +742,9 @@ def train(
         model = BLM.on(source, words, max_length=max_length)
     else:
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
-        begin_at_neighbours(model.encoder.layers[0])
+        init_heads_on_neighbours(model.encoder.layers[0])
         some = TokenisedTexts(encode(list(sample_texts(files, 1_000_000)))) if from_disk else training
-        begin_at_frequencies(model, some.flat)
+        init_bias_from_frequencies(model, some.flat)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value
     known = "" if from_disk else f"; {training.tokens:,} training tokens"

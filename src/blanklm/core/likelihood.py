@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from blanklm.core.conceal import bound as bound_of
-from blanklm.core.conceal import one_of_each, random_keys, show_first
+from blanklm.core.orders import bound as bound_of
+from blanklm.core.orders import random_keys, show_first
+from blanklm.core.packing import representatives
 from blanklm.core.policy import SIDES, Policy
 from blanklm.core.special import BLANK
 from blanklm.core.texts import TokenisedTexts, pad
@@ -192,7 +193,7 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     """
     keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
     key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
-    return one_of_each(key)
+    return representatives(key)
 
 
 def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:

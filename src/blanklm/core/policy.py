@@ -11,8 +11,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from blanklm.core.conceal import random_orders
-
 
 class Scores(Protocol):
     """p(b, w, l, r | c) of a batch of canvases, factored as in the paper. K counts the blanks of all of them."""
@@ -62,17 +60,3 @@ class Policy(Protocol):
         positions, all of them shown, are context: most models read it as they read anything else that is shown.
         """
         ...
-
-
-class EveryOrder:
-    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
-
-    def orders(
-        self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
-        return random_orders(seeds, lengths, tokens.shape[1], given)
-
-    def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
-        return hidden.long()

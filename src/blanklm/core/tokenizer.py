@@ -18,8 +18,8 @@ import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from blanklm.core.canvas import Template
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS, UNK
+from blanklm.core.template import Template
 from blanklm.errors import BlankLMError, CheckpointError
 
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 
-from blanklm.core.canvas import Blank, Template
+from blanklm.core.template import Blank, Template
 from blanklm.errors import DataError
 
 _WORD = re.compile(r"\S+")  # the words of str.split(), with their places

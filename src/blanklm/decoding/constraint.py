@@ -22,15 +22,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from blanklm.core.canvas import Blank, Template
 from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK, UNK
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.draft import Draft
 from blanklm.errors import ConstraintError
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
 NEAR = 6  # symbols of the canvas on either side
+LONGEST_SPAN = 64  # tokens in a blank of unknown length, because greedy decoding can loop
 TOKENS_IN_WORD = 8  # at most, on average over the words of a span
 LEFT = np.array([left for left, _ in SIDES])
 RIGHT = np.array([right for _, right in SIDES])

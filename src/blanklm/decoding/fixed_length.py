@@ -22,31 +22,31 @@ WORTH_READING_ONCE = 0.8  # a share of the texts above which it saves nothing to
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
 
 
-class PlaceScores(Protocol):
+class PositionScores(Protocol):
     text: Tensor  # [P]
     position: Tensor  # [P]
     log_p_place: Tensor  # [P]
     log_p_word: Tensor  # [P, V]
 
 
-class PlacePolicy(Protocol):
+class PositionScorer(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+    def score_positions(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PositionScores:
         """Every ``hidden`` [B, L] place of ``tokens`` [B, L]: is it written next, and with which character?"""
         ...
 
 
 def _score(
-    policy: PlacePolicy, tokens: Tensor, lengths: Tensor, hidden: Tensor, temperature: float = 1.0
-) -> PlaceScores:
+    policy: PositionScorer, tokens: Tensor, lengths: Tensor, hidden: Tensor, temperature: float = 1.0
+) -> PositionScores:
     """In half precision on a GPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
-        return _tempered(policy.score_places(tokens, lengths, hidden), temperature)
+        return _tempered(policy.score_positions(tokens, lengths, hidden), temperature)
 
 
-def _tempered(scores: PlaceScores, temperature: float) -> PlaceScores:
+def _tempered(scores: PositionScores, temperature: float) -> PositionScores:
     """p(w)^(1 / temperature): characters less sure, or surer, below 1; p(place) is as it was."""
     if temperature == 1:
         return scores
@@ -63,7 +63,7 @@ class Filled:
 
 
 def fill_greedily(
-    policy: PlacePolicy,
+    policy: PositionScorer,
     texts: Sequence[Sequence[int]],
     gaps: Sequence[Sequence[int]] | None = None,
     temperature: float = 1.0,
@@ -115,7 +115,7 @@ def grouped(lengths: Sequence[int], device: torch.device, copies: int = 1) -> It
 
 
 def log_probs_of(
-    policy: PlacePolicy, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    policy: PositionScorer, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
 ) -> list[float]:
     """For each text, the sum of log p of what stands at its ``positions``, all of them hidden, each by itself."""
     found = [0.0] * len(texts)
@@ -150,7 +150,7 @@ class Drafts:
 
 
 def search_beams(
-    policy: PlacePolicy,
+    policy: PositionScorer,
     texts: Sequence[Sequence[int]],
     beam: int = 20,
     within: float = float("inf"),
@@ -183,7 +183,9 @@ def search_beams(
     return [sorted(found, key=lambda filled: -filled.log_prob) for found in results]
 
 
-def _scorer(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, near: int | None) -> Callable[[Drafts], PlaceScores]:
+def _scorer(
+    policy: PositionScorer, tokens: Tensor, lengths: Tensor, near: int | None
+) -> Callable[[Drafts], PositionScores]:
     """How drafts of the texts ``tokens`` [B, L] are scored: read whole, or near their open places alone."""
     place = torch.arange(tokens.shape[1], device=tokens.device)
     opened = tokens == BLANK  # [B, L]
@@ -197,7 +199,7 @@ def _scorer(policy: PlacePolicy, tokens: Tensor, lengths: Tensor, near: int | No
     return lambda drafts: _score(policy, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
 
 
-def _expand(drafts: Drafts, scores: PlaceScores, texts: int, beam: int, within: float) -> Drafts:
+def _expand(drafts: Drafts, scores: PositionScores, texts: int, beam: int, within: float) -> Drafts:
     """The best drafts with one more place written."""
     place = first_best(scores.log_p_word.max(1).values, scores.text)  # [R] one per draft
     log_p = scores.log_p_word[place]  # [R, V]

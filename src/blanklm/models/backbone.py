@@ -20,7 +20,7 @@ import torch
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError

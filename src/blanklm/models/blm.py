@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,25 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from blanklm.core.conceal import (
-    PackedActions,
-    Packing,
-    bound,
-    conceal,
-    log_softmax_of_each,
-    next_of_words,
-    pack,
-    random_orders,
-    random_word_ranks,
-    show_first,
-    words_of,
-)
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import bound, next_in_words, show_first, uniform_orders, whole_word_ranks, words_of
+from blanklm.core.packing import PackedActions, Packing, grouped_log_softmax, pack
 from blanklm.core.special import BLANK, PAD
-from blanklm.core.texts import Batch
+from blanklm.core.texts import Batch, cut
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.encoder import Encoder, EncoderConfig, divide, drop_words, initialise
+from blanklm.models.encoder import Encoder, EncoderConfig, drop_words, initialise, scale_down_
+from blanklm.models.model import Model
+from blanklm.models.registry import register
 
 WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 
@@ -48,7 +41,9 @@ class BLMConfig:
             raise BlankLMError(f"the backbone takes at most {self.encoder.longest} tokens, not {self.max_length}")
 
 
-class BLM(nn.Module):
+@register("blm", BLMConfig)
+class BLM(Model):
+    product = "fill"
     reads_context = True  # texts may come with tokens that are given
 
     def __init__(self, config: BLMConfig) -> None:
@@ -81,10 +76,6 @@ class BLM(nn.Module):
         model.edges.copy_(torch.from_numpy(tokenizer.edges))
         return model
 
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
-
     # --- The three parts of p(b, w, l, r | c) ---------------------------------------------------------------------
 
     def encode(self, canvas: Tensor, packing: Packing) -> Tensor:
@@ -93,7 +84,7 @@ class BLM(nn.Module):
 
     def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
         """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
-        return log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, canvases)
+        return grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, canvases)
 
     def word_logits(self, z: Tensor) -> Tensor:
         """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
@@ -104,15 +95,19 @@ class BLM(nn.Module):
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
 
-    def soften(self, temperature: float) -> None:
+    def apply_temperature(self, temperature: float) -> None:
         """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them.
 
         Words, blanks and sides are read off z. So z is divided, and what reads blanks and sides makes up for it.
         """
         if not isinstance(self.encoder, Encoder):
             raise BlankLMError("only a model with layers of its own can be softened, not one on a pretrained backbone")
-        divide(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
-        divide(1 / temperature, self.choose.weight, self.sides_from_blank.weight)
+        scale_down_(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
+        scale_down_(1 / temperature, self.choose.weight, self.sides_from_blank.weight)
+
+    def pieces(self, stream: Sequence[int]) -> tuple[Sequence[Sequence[int]], Sequence[int] | None]:
+        """Cut a stream of tokens as this model scores it: chunks, and how many leading tokens of each are given."""
+        return cut(stream, self.config.max_length), None
 
     # --- Training and likelihood: given actions -------------------------------------------------------------------
 
@@ -167,21 +162,21 @@ class BLM(nn.Module):
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         """[B, L] the probability that an order which has left ``hidden`` continues at each position, times n - t."""
-        return next_of_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
+        return next_in_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
     def orders(
         self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B]."""
         if not self.config.whole_words:
-            return random_orders(seeds, lengths, tokens.shape[1], given)
+            return uniform_orders(seeds, lengths, tokens.shape[1], given)
         if given is not None:
             raise BlankLMError("`whole_words` and `given` cannot be combined")
         word = words_of(tokens, self.edges)  # [B, L]
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
         in_word = torch.zeros_like(word).scatter_add_(1, word, inside.long())  # [B, L] tokens of each word
         log_orders = torch.lgamma(lengths + 1.0) - torch.lgamma(in_word + 1.0).sum(1)  # n! / (n_1! n_2! ...)
-        return random_word_ranks(seeds, lengths, word), log_orders
+        return whole_word_ranks(seeds, lengths, word), log_orders
 
     def loss(self, drawn: Drawn) -> Tensor:
         """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
@@ -192,8 +187,6 @@ class BLM(nn.Module):
         log_probs = log_probs * drawn.weight  # [A]
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
-
-    forward = loss  # what a distributed wrapper calls
 
     # --- Decoding: all actions ------------------------------------------------------------------------------------
 

@@ -15,16 +15,14 @@ from torch.nn import functional as F
 
 from blanklm.core.special import PAD
 from blanklm.core.texts import Batch
+from blanklm.models.model import Model
+from blanklm.models.registry import register
 
 
-class Classifier(nn.Module):
+class Classifier(Model):
     """p(style | text) = softmax of the logits that ``read`` finds in the vectors of its words."""
 
     embedding: nn.Embedding
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
 
     def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
         """Word vectors [B, L, e] of texts of ``lengths`` [B] -> logits [B, S]; nothing after a text's end is read."""
@@ -42,8 +40,6 @@ class Classifier(nn.Module):
         with torch.autocast(self.device.type, enabled=False):  # too small to gain by half precision
             return F.cross_entropy(self.logits(batch.tokens, batch.lengths), batch.styles, reduction="none")
 
-    forward = loss  # what a distributed wrapper calls
-
 
 @dataclass(frozen=True)
 class AttentionClassifierConfig:
@@ -54,6 +50,7 @@ class AttentionClassifierConfig:
     max_length: int = 512
 
 
+@register("attention-classifier", AttentionClassifierConfig)
 class AttentionClassifier(Classifier):
     def __init__(self, config: AttentionClassifierConfig) -> None:
         super().__init__()
@@ -94,37 +91,3 @@ def reverse(vectors: Tensor, lengths: Tensor) -> Tensor:
     place = torch.arange(vectors.shape[1], device=vectors.device).expand(vectors.shape[:2])  # [B, L]
     mirrored = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)  # [B, L]
     return vectors.gather(1, mirrored[:, :, None].expand_as(vectors))
-
-
-@dataclass(frozen=True)
-class ConvolutionClassifierConfig:
-    vocabulary: int
-    styles: int = 2
-    width: int = 128  # of the word vectors
-    filters: int = 128  # of each size
-    dropout: float = 0.5
-    max_length: int = 512
-
-
-class ConvolutionClassifier(Classifier):
-    SIZES = (2, 3, 4, 5)  # words that a filter sees
-
-    def __init__(self, config: ConvolutionClassifierConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)
-        self.filters = nn.ModuleList(nn.Linear(size * config.width, config.filters) for size in self.SIZES)
-        self.out = nn.Linear(len(self.SIZES) * config.filters, config.styles)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        place = torch.arange(vectors.shape[1], device=vectors.device)  # [L]
-        vectors = self.dropout(vectors) * (place < lengths[:, None])[:, :, None]  # [B, L, e]
-        found = []
-        for size, filters in zip(self.SIZES, self.filters, strict=True):
-            padded = F.pad(vectors, (0, 0, size - 1, size - 1))  # [B, L + 2 size - 2, e]
-            windows = padded.unfold(1, size, 1).flatten(2)  # [B, L + size - 1, e size]
-            sees_text = torch.arange(windows.shape[1], device=vectors.device) < lengths[:, None] + size - 1
-            activity = F.relu(filters(windows)).masked_fill(~sees_text[:, :, None], 0.0)  # [B, ., F]
-            found.append(activity.amax(1))  # [B, F]
-        return self.out(self.dropout(torch.cat(found, dim=1)))

@@ -5,17 +5,16 @@ It maps a sequence of vectors to a sequence of vectors (z_1, ..., z_n); what is 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from blanklm.core.conceal import ROWS, ContextPacking, Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
+from blanklm.models.attention import KVCache, LayerKVCache, attend
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Encoder(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
         self.head_width = config.width // config.heads
 
-    def forward(self, vectors: Tensor, packing: Packing, memory: Memory | None = None) -> Tensor:
+    def forward(self, vectors: Tensor, packing: Packing, memory: KVCache | None = None) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]; with a ``memory``, they may go on with sequences read before."""
         if packing.longest <= TABULATED:
             rotary = self.cos[packing.position], self.sin[packing.position]
@@ -89,7 +88,7 @@ class Encoder(nn.Module):
 
 
 @torch.no_grad()
-def divide(temperature: float, *parts: Tensor) -> None:
+def scale_down_(temperature: float, *parts: Tensor) -> None:
     """Divide ``parts`` of a model by a ``temperature``, in place."""
     if not 0 < temperature < float("inf"):
         raise BlankLMError(f"a temperature is a number above 0, not {temperature}")
@@ -111,7 +110,7 @@ class EncoderLayer(nn.Module):
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
     def forward(
-        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerMemory | None = None
+        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerKVCache | None = None
     ) -> Tensor:
         total, width = z.shape
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
@@ -152,164 +151,6 @@ def drop_by_hash(x: Tensor, share: float, seed: Tensor) -> Tensor:
     mixed = (mixed ^ (mixed >> 16 & 0xFFFF)) * 0x7FEB352D
     mixed = (mixed ^ (mixed >> 15 & 0x1FFFF)) * -0x7B935975  # uniform over -2^31 ... 2^31 - 1
     return torch.where(mixed >= int(share * 2**32) - 2**31, x / (1 - share), 0.0)
-
-
-class Memory:
-    """What a causal encoder has read of some sequences, so that one symbol more costs the work of one symbol.
-
-    A first pass over the sequences, end to end, fills it; then each pass takes one symbol more of some (``one_more``).
-    """
-
-    def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
-        self.layers = [LayerMemory(layer, sequences, longest) for layer in encoder.layers]
-
-
-def one_more(sequence: Tensor, position: Tensor, longest: int) -> Packing:
-    """The packing of one symbol of each ``sequence`` [R] of a memory, at ``position`` [R], at most ``longest`` - 1."""
-    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
-    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
-
-
-class LayerMemory:
-    def __init__(self, layer: EncoderLayer, sequences: int, longest: int) -> None:
-        weight = layer.attention_out.weight
-        shape = sequences, longest, layer.heads, weight.shape[0] // layer.heads  # [B, S, H, d/H]
-        self.keys, self.values = weight.new_zeros(shape), weight.new_zeros(shape)
-        self.empty = True
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        place = packing.sequence, packing.position
-        self.keys[place], self.values[place] = k.to(self.keys.dtype), v.to(self.values.dtype)
-        if self.empty:
-            self.empty = False
-            return attend(q, k, v, packing, causal=True)
-        k, v = (part[packing.sequence, : packing.longest].transpose(1, 2) for part in (self.keys, self.values))
-        known = torch.arange(k.shape[2], device=q.device) <= packing.position[:, None]  # [R, S]
-        mask = known[:, None, None]  # [R, 1, 1, S]
-        q, k, v = q[:, :, None], k.to(q.dtype), v.to(q.dtype)  # [R, H, 1, d/H], [R, H, S, d/H] twice
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(2)  # [R, H, d/H]
-
-
-class Reading:
-    """What each layer made of whole sequences, so that stretches of them can be read again in other versions.
-
-    A memory of bidirectional layers: pass it to the encoder with the sequences, then ``around`` with a stretch of each.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.layers = [LayerReading() for _ in encoder.layers]
-
-    def around(self, of: Tensor) -> Around:
-        """A memory for stretches of the sequences ``of`` [R], which attend to what is around them as it was read."""
-        return Around(self, of)
-
-
-class LayerReading:
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        self.keys, self.values = (packing.padded(part) for part in (k, v))  # [B, L, H, d/H]
-        self.inside = torch.arange(packing.longest, device=q.device) < packing.lengths[:, None]  # [B, L]
-        return attend(q, k, v, packing, causal=False)
-
-
-class Around:
-    def __init__(self, reading: Reading, of: Tensor) -> None:
-        self.layers = [LayerAround(layer, of) for layer in reading.layers]
-
-
-class LayerAround:
-    def __init__(self, read: LayerReading, of: Tensor) -> None:
-        self.read, self.of = read, of
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        place = packing.sequence, packing.position
-        keys, values = self.read.keys[self.of], self.read.values[self.of]  # [R, L, H, d/H] each
-        keys[place], values[place] = k, v
-        stretch = packing.starts[:-1][packing.sequence]  # [N] where its stretch begins among all
-        column = torch.arange(len(q), device=q.device) - stretch  # [N] its place in the stretch
-        queries = q.new_zeros(len(packing), packing.longest, *q.shape[1:])  # [R, n, H, d/H]
-        queries[packing.sequence, column] = q
-        inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]
-        mask = None if self.read.inside.all() else inside
-        queries, keys, values = (part.transpose(1, 2) for part in (queries, keys, values))
-        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)  # [R, H, n, d/H]
-        return attended.transpose(1, 2)[packing.sequence, column]
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
-    if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
-        with torch.autocast(q.device.type, enabled=False):
-            return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
-    if isinstance(packing, ContextPacking):
-        return _attend_after_contexts(q, k, v, packing)
-    if packing.row:
-        return _attend_rows(q, k, v, packing, causal)
-    if _has_packed_kernel(q):
-        return _attend_packed(q, packing, k, v, packing, causal)
-    return _attend_padded(q, k, v, packing, causal)
-
-
-def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -> Tensor:
-    """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
-    if _has_packed_kernel(q):
-        return _attend_packed(q, asking, k, v, read, causal=False)
-    queries, keys, values = (
-        packing.padded(part).transpose(1, 2) for part, packing in ((q, asking), (k, read), (v, read))
-    )
-    inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
-    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
-    return attended.transpose(1, 2)[asking.sequence, asking.position]
-
-
-def _has_packed_kernel(q: Tensor) -> bool:
-    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
-
-
-def _attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    window = {"window_size": (-1, 0)} if causal else {}
-    return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, **window)
-
-
-def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
-    contexts = len(packing.contexts.sequence)  # symbols
-    among = attend(*(part[:contexts] for part in (q, k, v)), packing.contexts, causal=False)
-    keys, values = (part.index_select(0, packing.source) for part in (k, v))  # [S, H, d/H]
-    return torch.cat((among, attend_to(q[contexts:], packing.after, keys, values, packing.read)))
-
-
-def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """Within rows of several short sequences: a mask keeps them apart."""
-    row = next(size for size in ROWS if size == packing.row)  # the same number, but a constant to a compiler
-    q, k, v = (part.unflatten(0, (-1, row)).transpose(1, 2) for part in (q, k, v))  # [R, H, S, d/H]
-    sequence, position = (part.view(-1, row) for part in (packing.sequence, packing.position))  # [R, S]
-    mask = sequence[:, :, None] == sequence[:, None]  # [R, S, S]; what is left over attends to itself
-    if causal:
-        mask = mask & (position[:, None] <= position[:, :, None])
-    # Not cuDNN's attention, which takes 10 ms to get ready for every new number of rows.
-    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]) if q.is_cuda else nullcontext():
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])  # [R, H, S, d/H]
-    return attended.transpose(1, 2).flatten(0, 1)
-
-
-def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
-    batch, longest = len(packing), packing.longest
-    if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
-        q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(0, 1)
-    place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
-    padded = q.new_zeros(3, batch * longest, *q.shape[1:])
-    padded[:, place] = torch.stack((q, k, v))
-    q, k, v = padded.view(3, batch, longest, *q.shape[1:]).transpose(2, 3)  # each [B, H, L, d/H]
-    column = torch.arange(longest, device=q.device)
-    inside = column < packing.lengths[:, None]  # [B, L]
-    mask = inside[:, None, None]  # [B, 1, 1, L]: keys beyond the end are not attended to
-    if causal:
-        mask = mask & (column <= column[:, None])
-    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, L, d/H]
-    return attended.transpose(1, 2).flatten(0, 1)[place]
 
 
 def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float, kept: Tensor | None = None) -> Tensor:

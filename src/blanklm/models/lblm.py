@@ -16,21 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.core.conceal import (
-    Concealed,
-    PackedActions,
-    bound,
-    conceal,
-    log_softmax_of_each,
-    pack,
-    show_first,
-)
-from blanklm.core.policy import EveryOrder
+from blanklm.core.conceal import Concealed, conceal
+from blanklm.core.orders import UniformOrders, bound, show_first
+from blanklm.core.packing import PackedActions, grouped_log_softmax, pack
 from blanklm.core.special import SPECIAL_TOKENS
 from blanklm.core.texts import Batch
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.model import Model
+from blanklm.models.registry import register
 
 FEATURES = 64  # of a number
 NEVER_RESTORED = ("-", "#")  # in the corpora: one lost letter, a loss of unknown extent
@@ -50,7 +45,10 @@ class LBLMConfig:
             raise BlankLMError(f"a text has at least 1 token, and a blank 1 to {ROOMS[-1][1]:,}")
 
 
-class LBLM(EveryOrder, nn.Module):
+@register("lblm", LBLMConfig)
+class LBLM(UniformOrders, Model):
+    product = "restore"
+
     def __init__(self, config: LBLMConfig) -> None:
         super().__init__()
         self.config = config
@@ -68,13 +66,9 @@ class LBLM(EveryOrder, nn.Module):
         self.register_buffer("writable", default_writable(config.vocabulary))
         self.apply(initialise)
 
-    def know(self, tokenizer: Tokenizer) -> None:
+    def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Learn from a character tokenizer what is never restored."""
         self.writable.copy_(writable_characters(tokenizer))
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
 
     # --- The three parts of p(b, w, l | c) ----------------------------------------------------------------------
 
@@ -118,7 +112,7 @@ class LBLM(EveryOrder, nn.Module):
     def read_out(self, z: Tensor, actions: PackedActions, hides: Tensor) -> Tensor:
         """The same from the encoded blanks z [K, d]."""
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
+        log_p_blank = grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
         blank = actions.asked[actions.row]  # [A]
         log_p_word = self.word_logits(z[actions.asked]).log_softmax(1)[actions.row, actions.word]  # [A]
         queries = self.left_queries(z[blank], actions.word)  # [A, 2 F]
@@ -160,19 +154,17 @@ class LBLM(EveryOrder, nn.Module):
         total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, torch.lgamma(drawn.lengths + 1.0))
 
-    forward = loss  # what a distributed wrapper calls
-
     # --- Decoding: all places at once ---------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+    def score_positions(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PositionScores:
         """Every hidden place of ``tokens`` [B, L]: p(b, l | c), and p(w | c, b, l), from the joint p(b, w, l | c)."""
         concealed = conceal(tokens, lengths, ~hidden)
         actions = pack(tokens, concealed, on_gpu=tokens.is_cuda)
         hides = lengths_of_blanks(concealed)  # [K]
         z = self.encode(actions, hides)  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = log_softmax_of_each(self.choose(z).squeeze(-1).float(), canvas, len(lengths))  # [K]
+        log_p_blank = grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, len(lengths))  # [K]
         log_p_word = self.word_logits(z).log_softmax(1)  # [K, V]
         words = self.writable.nonzero().squeeze(1)  # [W]
         joint = log_p_word.new_full((len(actions.row), len(self.writable)), -torch.inf)  # [A, V]
@@ -182,11 +174,13 @@ class LBLM(EveryOrder, nn.Module):
             logits = self.left_logits(self.left_queries(z, every), hides, int(hides.max()))  # [K, longest]
             joint[:, word] = log_p_word[blank, word] + logits.log_softmax(1)[blank, actions.left]
         log_p_left = joint.logsumexp(1)  # [A] p(l | c, b)
-        return PlaceScores(actions.text, actions.position, log_p_blank[blank] + log_p_left, joint - log_p_left[:, None])
+        return PositionScores(
+            actions.text, actions.position, log_p_blank[blank] + log_p_left, joint - log_p_left[:, None]
+        )
 
 
 @dataclass(frozen=True)
-class PlaceScores:
+class PositionScores:
     """The hidden places of a batch, P of them, and what may stand there."""
 
     text: Tensor  # [P]

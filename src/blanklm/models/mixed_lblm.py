@@ -20,21 +20,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.core.conceal import Packing, conceal, hashed_words, pack, random_ranks, show_first, uniform
-from blanklm.core.policy import EveryOrder
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import UniformOrders, show_first, uniform, uniform_ranks
+from blanklm.core.packing import Packing, pack
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.core.texts import Batch
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import EncoderConfig, Reading, initialise
+from blanklm.models.attention import FrozenCache
+from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.lblm import (
     FEATURES,
     NEVER_RESTORED,
-    PlaceScores,
+    PositionScores,
     default_writable,
     number_features,
     writable_characters,
 )
+from blanklm.models.model import Model
+from blanklm.models.registry import register
+from blanklm.models.words import hashed_words
 
 PLACE, RANGE, UNKNOWN = range(3)  # what a blank symbol says: one place of a known length, a range, nothing
 
@@ -69,7 +74,10 @@ class Layout:
     position: Tensor  # [K] of the text; of a gap of untold length, its first
 
 
-class MixedLBLM(EveryOrder, nn.Module):
+@register("mixed-lblm", MixedConfig)
+class MixedLBLM(UniformOrders, Model):
+    product = "restore"
+
     def __init__(self, config: MixedConfig) -> None:
         super().__init__()
         self.config = config
@@ -90,15 +98,11 @@ class MixedLBLM(EveryOrder, nn.Module):
         self.register_buffer("ends_word", torch.zeros(config.vocabulary, dtype=torch.bool))
         self.apply(initialise)
 
-    def know(self, tokenizer: Tokenizer) -> None:
+    def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Learn from a character tokenizer what is never restored, and what ends a word."""
         self.writable.copy_(writable_characters(tokenizer))
         for i in range(len(SPECIAL_TOKENS), len(tokenizer)):
             self.ends_word[i] = not tokenizer.token(i).isalpha() and tokenizer.token(i) not in NEVER_RESTORED
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
 
     # --- The canvas ---------------------------------------------------------------------------------------------
 
@@ -173,7 +177,7 @@ class MixedLBLM(EveryOrder, nn.Module):
         gap = draw_gaps(lengths, tokens.shape[1], seeds, self.writable[tokens])  # [B, L]
         untold, least, most = draw_untold(gap, seeds, self.config.longest_blank)  # [B, L] each
         told = gap & ~untold
-        ranks = random_ranks(seeds + _ORDER, lengths, tokens.shape[1])  # [B, L]
+        ranks = uniform_ranks(seeds + _ORDER, lengths, tokens.shape[1])  # [B, L]
         ranks = ranks.masked_fill(~told, ranks.shape[1]).argsort(1).argsort(1)  # among the told gaps' positions
         in_gaps = told.sum(1)  # [B] n
         hidden = untold | (told & ~show_first(ranks, in_gaps, batch.fractions))  # [B, L]
@@ -210,16 +214,14 @@ class MixedLBLM(EveryOrder, nn.Module):
         total = log_p.new_zeros(texts).index_add(0, whose, log_p) * weight  # [B]
         return -total.index_add(0, layout.text[drawn.gaps], log_p_k)
 
-    forward = loss  # what a distributed wrapper calls
-
     # --- Decoding and likelihood --------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def score_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PlaceScores:
+    def score_positions(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PositionScores:
         """Every hidden place of ``tokens`` [B, L], all lengths being known."""
         layout = self.lay_out_places(tokens, lengths, hidden)
         log_p_word = self.log_p_words(self.encode(layout))  # [K, V]
-        return PlaceScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
+        return PositionScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
 
     def lay_out_places(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> Layout:
         """``lay_out``, all lengths being known: symbol for symbol what stands in the text."""
@@ -233,7 +235,7 @@ class MixedLBLM(EveryOrder, nn.Module):
         For each draft that stretch is read again. What is farther off attends to the text as it was at first, with all
         its places open: in a model of one layer that is no difference at all, and else a small one.
         """
-        layout, reading = self.lay_out_places(tokens, lengths, tokens == BLANK), Reading(self.encoder)
+        layout, reading = self.lay_out_places(tokens, lengths, tokens == BLANK), FrozenCache(self.encoder)
         self.encoder(self.embed(layout), layout.packing, reading)
         return Near(self, reading, lengths, start, end)
 
@@ -252,7 +254,7 @@ class MixedLBLM(EveryOrder, nn.Module):
     ) -> Tensor:
         """log p(b, w, l | c) [B, L] of the action that writes each (wanted) hidden position; 0 elsewhere."""
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
-        scores = self.score_places(tokens, lengths, inside & ~shown)
+        scores = self.score_positions(tokens, lengths, inside & ~shown)
         at = scores.text, scores.position
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
         log_probs[at] = scores.log_p_place + scores.log_p_word.gather(1, tokens[at][:, None]).squeeze(1)
@@ -264,13 +266,13 @@ class Near:
     """Texts of which only a stretch is read anew for each draft (``MixedLBLM.read_around``)."""
 
     model: MixedLBLM
-    reading: Reading
+    reading: FrozenCache
     lengths: Tensor  # [B]
     start: Tensor  # [B]
     end: Tensor  # [B]
 
     @torch.inference_mode()
-    def score_drafts(self, tokens: Tensor, of: Tensor) -> PlaceScores:
+    def score_drafts(self, tokens: Tensor, of: Tensor) -> PositionScores:
         """Every open place of the drafts ``tokens`` [R, L] of the texts ``of`` [R]."""
         hidden, start, end = tokens == BLANK, self.start[of], self.end[of]
         layout = self.model.lay_out_places(tokens, self.lengths[of], hidden)
@@ -281,7 +283,7 @@ class Near:
         z = self.model.encoder(self.model.embed(layout)[near], stretch, self.reading.around(of))  # [N, d]
         at = (near.cumsum(0) - 1)[layout.blanks]  # [K] where the open places stand among what was read
         log_p_word = self.model.log_p_words(z[at])  # [K, V]
-        return PlaceScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
+        return PositionScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
 
 
 LARGEST_WEIGHT, LENGTH_WEIGHT = 4.0, 3.0
@@ -330,7 +332,7 @@ def draw_gaps(lengths: Tensor, width: int, seeds: Tensor, hideable: Tensor) -> T
     lost &= hideable
     # A text in which nothing was lost loses one stretch of the length that its first gap was to have: were it always a
     # character, gaps of one would be too many in short texts. The stretch ends at a mark that cannot be lost.
-    first = random_ranks(seeds, lengths, width).masked_fill(~hideable, width).argsort(1)[:, :1]  # [B, 1]
+    first = uniform_ranks(seeds, lengths, width).masked_fill(~hideable, width).argsort(1)[:, :1]  # [B, 1]
     place = torch.arange(width, device=seeds.device)
     kept = ((place > first) & ~hideable).cumsum(1) > 0  # [B, L] at or behind the first mark after it
     one = (place >= first) & (place < first + gap[:, :1]) & hideable & ~kept  # [B, L]

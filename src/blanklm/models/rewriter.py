@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
-
 from blanklm.errors import BlankLMError
 from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
+from blanklm.models.model import Model
+from blanklm.models.registry import register
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
 
 
@@ -33,7 +33,10 @@ class RewriterConfig:
         return min(self.writer.max_length, self.classifier.max_length)
 
 
-class Rewriter(nn.Module):
+@register("rewriter", RewriterConfig)
+class Rewriter(Model):
+    product = "transfer"
+
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__()
         self.config = config

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, BLMScores, Drawn
+from blanklm.models.registry import register
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class StyledDrawn:
     styles: Tensor  # [B]
 
 
+@register("styled-blm", StyledBLMConfig)
 class StyledBLM(BLM):
     def __init__(self, config: StyledBLMConfig) -> None:
         super().__init__(config)
@@ -68,5 +70,3 @@ class StyledBLM(BLM):
         style = styled.styles[actions.packing.sequence]  # [T]; what is left over in a row takes the last text's
         z = self.encoder(self.embedding(actions.canvas) + self.style(style), actions.packing)  # [T, d]
         return self.loss_of(self.read_out(z, actions), styled.drawn)
-
-    forward = loss

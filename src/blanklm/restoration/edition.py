@@ -18,7 +18,7 @@ from blanklm.restoration.notation.document import refusal
 from blanklm.restoration.notation.language import as_written, language_of, script
 
 if TYPE_CHECKING:
-    from blanklm.restoration.letter_counts import LetterCounter
+    from blanklm.restoration.letter_counts import LetterLengthRestorer
     from blanklm.restoration.parallels import Parallel
     from blanklm.restoration.restorer import Candidate, Gap, GapRestoration, Hypothesis, Restorer
 
@@ -224,9 +224,9 @@ def restore_document(
     for passage, found in damaged_passages(document, language):
         restorer = restorer_for(found)
         if count == "letters":
-            from blanklm.restoration.letter_counts import LetterCounter
+            from blanklm.restoration.letter_counts import LetterLengthRestorer
 
-            restorer = LetterCounter(restorer)
+            restorer = LetterLengthRestorer(restorer)
         reading = _Reading(document.source, passage, found, restorer)
         restored = reading.restored(top, abstain_below, find_parallels, progress)
         numbers = range(len(lacunae), len(lacunae) + len(restored))
@@ -254,7 +254,7 @@ _HINTS = {
 class _Reading:
     """A passage as a model reads it, and its lacunae as the model restores them."""
 
-    def __init__(self, source: str, passage: Passage, language: str, restorer: Restorer | LetterCounter) -> None:
+    def __init__(self, source: str, passage: Passage, language: str, restorer: Restorer | LetterLengthRestorer) -> None:
         self.source, self.language, self.restorer = source, language, restorer
         self.parts = [part for part in passage.parts if isinstance(part, Lacuna) or self._is_read(part)]
         self.letters = "".join(part.text for part in self.parts if isinstance(part, Letters))

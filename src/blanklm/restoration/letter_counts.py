@@ -26,7 +26,7 @@ from blanklm.restoration.restorer import (
 LETTERS_A_SPACE = 3  # there is at most one space for so many letters, and one more
 
 
-class LetterCounter:
+class LetterLengthRestorer:
     """A restorer for gaps whose lengths are counted in letters."""
 
     def __init__(self, restorer: Restorer) -> None:

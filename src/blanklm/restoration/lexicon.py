@@ -2,7 +2,7 @@
 
 A model that restores may have ``words.tsv.xz`` in its folder: the words of its training texts (of Latin, those that
 two have at least), and pairs of words that stand side by side in several of them (in three, of Latin in ten).
-Candidates for a gap are weighed by both (``Attested.support``).
+Candidates for a gap are weighed by both (``Lexicon.support``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blanklm.errors import CheckpointError
-from blanklm.training.checkpoint import replacing
+from blanklm.files import replacing
 
 FILE = "words.tsv.xz"
 GREATEST_SIZE = 2**26  # bytes of it unpacked; a file beyond is not ours
@@ -26,14 +26,14 @@ PAIRED = 0.1  # weight of a pair's log (1 + texts); both found on validation tex
 
 
 @dataclass(frozen=True)
-class Attested:
+class Lexicon:
     """``words`` of the corpus, and in how many of its texts each of the ``pairs`` ("one two") stands."""
 
     words: frozenset[str]
     pairs: dict[str, int]
 
     @classmethod
-    def of(cls, texts: Iterable[str], least: int, least_pairs: int) -> Attested:
+    def of(cls, texts: Iterable[str], least: int, least_pairs: int) -> Lexicon:
         """What stands in at least that many texts."""
         words: Counter[str] = Counter()
         pairs: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Attested:
         )
 
     @classmethod
-    def load(cls, folder: Path) -> Attested | None:
+    def load(cls, folder: Path) -> Lexicon | None:
         """What lies in a model's folder; None where nothing does."""
         path = folder / FILE
         if not path.exists():

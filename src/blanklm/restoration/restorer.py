@@ -23,7 +23,7 @@ from blanklm.core.special import BLANK, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.fixed_length import Filled, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
-from blanklm.restoration.lexicon import Attested
+from blanklm.restoration.lexicon import Lexicon
 from blanklm.training import checkpoint
 
 LONGEST_GAP = 1000
@@ -171,7 +171,7 @@ class Restorer:
         model: torch.nn.Module,
         tokenizer: Tokenizer,
         about: dict[str, Any] | None = None,
-        attested: Attested | None = None,
+        attested: Lexicon | None = None,
     ) -> None:
         self.model, self.tokenizer, self.about, self.attested = model.eval(), tokenizer, about or {}, attested
         self.temperature: float = self.about.get("temperature", 1.0)
@@ -180,10 +180,10 @@ class Restorer:
     def from_pretrained(cls, name_or_folder: str | Path, device: str | None = None) -> Restorer:
         folder = pretrained.locate(name_or_folder)
         loaded = checkpoint.load(folder)
-        if not hasattr(loaded.model, "score_places"):
+        if not hasattr(loaded.model, "score_positions"):
             raise BlankLMError(f"{name_or_folder} does not restore: give a model such as greek or latin")
         device = checkpoint.device_for(device)
-        return cls(loaded.model.to(device), loaded.tokenizer, loaded.about, Attested.load(folder))
+        return cls(loaded.model.to(device), loaded.tokenizer, loaded.about, Lexicon.load(folder))
 
     @property
     def longest(self) -> int:

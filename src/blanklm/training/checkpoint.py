@@ -7,64 +7,42 @@ manifest and what it vouches for take their name in one step.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
-import importlib
 import json
 import math
-import os
-import secrets
 import typing
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
+from blanklm.files import replacing
+from blanklm.models import registry
+from blanklm.models.model import Model
 
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
 RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, and their "off"
-MODELS = {  # kind -> where its class and config live
-    "blm": ("blanklm.models.blm", "BLM", "BLMConfig"),
-    "context-blm": ("blanklm.paper.baselines.context_blm", "ContextBLM", "ContextBLMConfig"),
-    "left-to-right": ("blanklm.paper.baselines.left_to_right", "LeftToRight", "PredictorConfig"),
-    "left-to-right-stream": ("blanklm.paper.baselines.left_to_right", "LeftToRightStream", "PredictorConfig"),
-    "masked": ("blanklm.paper.baselines.masked", "Masked", "PredictorConfig"),
-    "roberta-masked": ("blanklm.paper.baselines.roberta", "RobertaMasked", "PredictorConfig"),
-    "insertion": ("blanklm.paper.baselines.insertion", "InsertionTransformer", "PredictorConfig"),
-    "slot-insertion": ("blanklm.paper.baselines.slot_insertion", "SlotInsertion", "PredictorConfig"),
-    "bert-lm": ("blanklm.paper.baselines.bert_lm", "BertLM", "BertLMConfig"),
-    "seq2seq": ("blanklm.paper.baselines.seq2seq", "Seq2Seq", "Seq2SeqConfig"),
-    "lblm": ("blanklm.models.lblm", "LBLM", "LBLMConfig"),
-    "mixed-lblm": ("blanklm.models.mixed_lblm", "MixedLBLM", "MixedConfig"),
-    "pythia": ("blanklm.paper.baselines.pythia", "Pythia", "PythiaConfig"),
-    "styled-blm": ("blanklm.models.styled_blm", "StyledBLM", "StyledBLMConfig"),
-    "attention-classifier": ("blanklm.models.classifier", "AttentionClassifier", "AttentionClassifierConfig"),
-    "convolution-classifier": ("blanklm.models.classifier", "ConvolutionClassifier", "ConvolutionClassifierConfig"),
-    "rewriter": ("blanklm.models.rewriter", "Rewriter", "RewriterConfig"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    model: nn.Module
+    model: Model
     tokenizer: Tokenizer
     about: dict[str, Any]  # name, summary, language, licence, data, numbers: whatever the maker wrote down
 
 
 def save(
     folder: Path,
-    model: nn.Module,
+    model: Model,
     tokenizer: Tokenizer,
     about: dict[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
@@ -74,10 +52,12 @@ def save(
 
     ``weights``: the model's, where they were put together from the parts that several processes hold.
     """
-    classes = [c.__name__ for c in type(model).__mro__]  # the class of a sharded model derives from the model's
-    kinds = {name: kind for kind, (_, name, _) in MODELS.items()}
-    kind = next(kinds[name] for name in classes if name in kinds)
-    config = {"format": FORMAT, "kind": kind, "model": dataclasses.asdict(model.config), "about": about or {}}
+    config = {
+        "format": FORMAT,
+        "kind": registry.kind_of(model),
+        "model": dataclasses.asdict(model.config),
+        "about": about or {},
+    }
     weights = model.state_dict() if weights is None else weights
     stored, tied = {}, _tied(weights)
     for name, tensor in weights.items():
@@ -95,10 +75,9 @@ def save(
 def load(folder: Path) -> Checkpoint:
     """The model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
     config = read_config(folder)
-    module, class_name, config_name = MODELS[config["kind"]]
+    model_class, config_class = registry.find(config["kind"])
     try:
-        model_config = from_json(getattr(importlib.import_module(module), config_name), config["model"])
-        model_class = getattr(importlib.import_module(module), class_name)
+        model_config = from_json(config_class, config["model"])
         with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
             parameters = sum(parameter.numel() for parameter in model_class(model_config).parameters())
     except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
@@ -221,8 +200,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is not the config of a blanklm model") from None
     if version != FORMAT:
         raise CheckpointError(f"{path} has format {version}; this version of blanklm reads format {FORMAT}")
-    if not isinstance(kind, str) or kind not in MODELS:
-        raise CheckpointError(f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(MODELS)}")
+    if not isinstance(kind, str) or registry.find(kind) is None:
+        raise CheckpointError(
+            f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(registry.kinds())}"
+        )
     return config
 
 
@@ -250,21 +231,3 @@ def from_json(cls: type, values: dict[str, Any]) -> Any:
         fitting = [kind for kind in kinds if set(value) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}]
         nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
     return cls(**nested)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Write to a temporary file beside ``path``; it takes the name only when it is whole and on disk."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # others may write it too
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # the weights come out readable by their owner alone
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        reason = "the disk is full: free some space" if full else str(error)
-        raise CheckpointError(f"cannot write {path} ({reason}); what was there before is untouched") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -34,11 +34,11 @@ from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gat
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from blanklm.core.texts import Draw, TokenisedTexts, training_epoch, validation_epoch
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError, TrainingError
-from blanklm.models.encoder import EncoderLayer
 from blanklm.training import checkpoint
+from blanklm.training.epochs import Draw, training_epoch, validation_epoch
 from blanklm.training.muon import Muon, hidden_matrices
 from blanklm.training.streamed import Place, StreamedTexts
 
@@ -179,7 +179,7 @@ class Run:
             raise TrainingError("muon needs matrices that are whole, not sharded over processes: take adamw")
         if isinstance(texts, StreamedTexts) and config.canvases > 1:
             raise TrainingError("texts that are read while training have one canvas each")
-        if (texts.context or validation.context) and not getattr(model, "reads_context", False):
+        if (texts.context or validation.context) and not model.reads_context:
             raise TrainingError(f"{type(model).__name__} has no use for a context: give it texts alone")
         wanted = getattr(model.config, "context", texts.context)
         if wanted != texts.context:
@@ -194,7 +194,7 @@ class Run:
         groups = _decay_groups(model, config.weight_decay, orthogonal)
         optimizer = kind(groups, lr=config.learning_rate, betas=(0.9, 0.98), fused=on_gpu or None)
         if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
-            compile_parts(model)
+            model.compile_parts()
         self.progress = Progress()
         self.began: float | None = None  # the clock, less the seconds of earlier parts of the run
         schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -507,15 +507,6 @@ class Run:
             yield advance
 
 
-def compile_parts(model: nn.Module) -> None:
-    """Compile what a step spends its time in: the layers, which are alike and so compiled once, and the read-out."""
-    for module in model.modules():
-        if isinstance(module, EncoderLayer):
-            module.compile(dynamic=True)
-    if hasattr(model, "read_out"):  # a network of another library is taken as it is
-        model.read_out = torch.compile(model.read_out, dynamic=True)
-
-
 @dataclass(frozen=True)
 class Planned:
     """A batch to come, its tokens over all processes, and where the run stands when it is done."""
@@ -533,7 +524,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay, self.updates = copy.deepcopy(model).requires_grad_(False), decay, 0
-        vars(self.model).pop("read_out", None)  # the average is only evaluated: not worth compiling
+        self.model.uncompile_read_out()  # the average is only evaluated: not worth compiling
         self.parameters = list(self.model.parameters())
 
     @torch.no_grad()

@@ -18,9 +18,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from blanklm.core.texts import POOL, Draw, TokenisedTexts, training_epoch
+from blanklm.core.texts import TokenisedTexts
 from blanklm.data.readers import read_texts
 from blanklm.errors import TrainingError
+from blanklm.training.epochs import POOL, Draw, training_epoch
 
 TEXTS_AT_ONCE = 1000  # read and tokenised together
 Item = TypeVar("Item")

@@ -22,7 +22,7 @@ import torch
 from blanklm import pretrained
 from blanklm.api import BlankLM, Request
 from blanklm.core.canvas import Fill
-from blanklm.core.texts import pad, split_by_budget
+from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import Masked, blank_out
 from blanklm.decoding.constraint import Constraint
@@ -30,6 +30,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.classifier import Classifier
 from blanklm.models.rewriter import Rewriter
 from blanklm.training import checkpoint
+from blanklm.training.epochs import split_by_budget
 
 DEFAULT = "sentiment"  # the bundled model
 TOKENS_AT_ONCE = 16_384  # that a classifier reads together

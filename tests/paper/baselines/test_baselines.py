@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from blanklm import BlankLM
-from blanklm.core.conceal import Packing, conceal
+from blanklm.core.conceal import conceal
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, SPECIAL_TOKENS
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from blanklm.api import BlankLM
-from blanklm.core.conceal import conceal, pack
+from blanklm.core.conceal import conceal
 from blanklm.core.likelihood import bound, exact, monte_carlo
-from blanklm.core.texts import Batch, Draw, TokenisedTexts, one_stream, pad
+from blanklm.core.packing import pack
+from blanklm.core.texts import Batch, TokenisedTexts, one_stream, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig
@@ -18,6 +19,7 @@ from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
 from blanklm.training import checkpoint
+from blanklm.training.epochs import Draw
 from blanklm.training.run import TrainingConfig, train
 
 ENCODER = EncoderConfig(layers=3, heads=2, width=16, feedforward=32, dropout=0.0)
@@ -96,7 +98,7 @@ def test_the_context_is_read_once_and_all_is_the_same(model):
 def test_a_temperature_is_one_of_the_words_of_its_own(model):
     soft = ContextBLM(model.config).eval()
     soft.load_state_dict(model.state_dict())
-    soft.soften(1.3)
+    soft.apply_temperature(1.3)
     tokens, lengths, shown, given = canvases()
     found = soft.action_log_probs(tokens, lengths, shown, given=given)
     for row, n in enumerate(lengths):
@@ -220,7 +222,7 @@ def test_a_text_by_itself_is_refused(model):
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
     language_model = BlankLM(model, tokenizer)
     for use in (lambda: language_model.fill("a ___ b"), lambda: language_model.score("a b")):
-        with pytest.raises(BlankLMError, match="score a stream with it, and fill with another"):
+        with pytest.raises(BlankLMError, match="only scores text in context"):
             use()
 
 

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 import torch
 
-from blanklm.core.canvas import Template
 from blanklm.core.canvas import conceal as conceal_slowly
-from blanklm.core.conceal import Packing, conceal
+from blanklm.core.conceal import conceal
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, UNK
+from blanklm.core.template import Template
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError

@@ -21,7 +21,7 @@ A, B, SPACE, LOST = (TOKENIZER.encode(character)[0] for character in "ab -")
 def model(request):
     torch.manual_seed(2)
     model = Pythia(PythiaConfig(len(TOKENIZER), embedding=8, width=12, words=request.param, training_context=100))
-    model.know(TOKENIZER)
+    model.set_vocabulary(TOKENIZER)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)

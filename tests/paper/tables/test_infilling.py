@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from blanklm import pretrained
-from blanklm.core.texts import TokenisedTexts, training_epoch
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.init import begin_at_frequencies
+from blanklm.models.init import init_bias_from_frequencies
 from blanklm.paper.tables import infilling
 from blanklm.paper.tables import infilling_at_once as at_once
 from blanklm.training import checkpoint
+from blanklm.training.epochs import training_epoch
 from tests.support.backbones import publish
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -155,7 +156,7 @@ def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name)
     (draw,) = training_epoch(texts, 10_000, 0, 0, skew=0.4)
     model = system.make(corpus, tokenizer, None).eval()
     before = model.loss(model.prepare(draw.collate(texts))).sum()
-    begin_at_frequencies(model, system.writes(texts))
+    init_bias_from_frequencies(model, system.writes(texts))
     after = model.loss(model.prepare(draw.collate(texts))).sum()
     assert after < before - 0.1 * texts.tokens
 

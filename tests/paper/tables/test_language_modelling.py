@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from blanklm.core import likelihood
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD
 from blanklm.core.texts import TokenStream, one_stream, stream_chunks
 from blanklm.errors import BlankLMError
-from blanklm.models.init import begin_at_frequencies
+from blanklm.models.init import init_bias_from_frequencies
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
 from blanklm.paper.tables import language_modelling as lm
 from tests.support.baselines import make
@@ -209,7 +209,7 @@ def test_words_begin_as_probable_as_they_are_frequent(parts, name):
     tokenizer, lines = lm.tokenised("ptb")
     tokens = np.array(one_stream(lines["train"]))
     model = lm.SYSTEMS[name].make(lm.CORPORA["ptb"], len(tokenizer))
-    begin_at_frequencies(model, tokens)
+    init_bias_from_frequencies(model, tokens)
     probability = model.word_logits(torch.zeros(1, 16)).softmax(1)[0].detach().numpy()
     counts = np.bincount(tokens, minlength=len(tokenizer))
     there, expected = counts > 0, counts / len(tokens)

@@ -13,7 +13,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled import greek, latin, restorers
 from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
 from blanklm.paper.tables import restoration
-from blanklm.restoration.lexicon import FILE, Attested
+from blanklm.restoration.lexicon import FILE, Lexicon
 from blanklm.restoration.restorer import Gap, Restorer
 from tests.support.models import make_restorer
 
@@ -99,7 +99,7 @@ def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
 
 def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
     restorer, path = make_restorer(), tmp_path / "words.json"
-    restorer.attested = Attested.of(GREEK, 1, 1)
+    restorer.attested = Lexicon.of(GREEK, 1, 1)
     restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
     found = json.loads(path.read_text())
     assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())

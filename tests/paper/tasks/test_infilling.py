@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from blanklm.core.canvas import Fill, Template
+from blanklm.core.canvas import Fill
+from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import DataError

@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from blanklm.core.conceal import Packing, conceal
+from blanklm.core.conceal import conceal
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.constraint import LONGEST_SPAN
+from blanklm.models.attention import KVCache, one_token_step
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.encoder import EncoderConfig, Memory, initialise, one_more
+from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.registry import register
 from blanklm.paper.baselines.hiding import draw_hidden
-from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, LATER, LONGEST_SPAN, Predictor, Unfilled, Written
+from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, LATER, Predictor, Unfilled, Written
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Spans:
     text: Tensor  # [U] the text it belongs to
 
 
+@register("bert-lm", BertLMConfig)
 class BertLM(Predictor):
     def __init__(self, config: BertLMConfig) -> None:
         super().__init__(config, causal=False)
@@ -95,7 +100,7 @@ class BertLM(Predictor):
         """The same from the decoder's vectors z [U, d]."""
         return -nn.functional.cross_entropy(self.word_logits(z), asked.word, reduction="none")
 
-    def write_on(self, blank: Tensor, words: Tensor, packing: Packing, memory: Memory | None = None) -> Tensor:
+    def write_on(self, blank: Tensor, words: Tensor, packing: Packing, memory: KVCache | None = None) -> Tensor:
         """The decoder's vectors [U, d]: the blank's vector [U, d] beside the embedding of each word [U]."""
         return self.decoder(
             self.join(torch.cat((self.embedding(words), blank.to(self.join.weight.dtype)), 1)), packing, memory
@@ -131,7 +136,7 @@ class BertLM(Predictor):
         ]  # [B, d]
         left = torch.tensor(room, device=self.device)  # [B]
         longest = int(max(room)) + 3
-        memory = Memory(self.decoder, len(ids), longest)
+        memory = KVCache(self.decoder, len(ids), longest)
         sequence = torch.full((len(ids), longest), EOS, device=self.device)  # [B, S] <eos> and what is written
         count = torch.ones_like(left)  # [B] symbols there
         log_prob = torch.zeros(len(ids), device=self.device)
@@ -150,6 +155,6 @@ class BertLM(Predictor):
             ends = choice == EOS  # [R]
             count[rows] += (~ends).long()
             rows = rows[~ends]
-            read = one_more(rows, count[rows] - 1, read.longest + 1)
+            read = one_token_step(rows, count[rows] - 1, read.longest + 1)
         spans = [row[1:length] for row, length in zip(sequence.tolist(), count.tolist(), strict=True)]
         return spans, log_prob.tolist()

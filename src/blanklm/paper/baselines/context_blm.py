@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from blanklm.core.conceal import ContextPacking, PackedActions, Packing, conceal, one_of_each, pack, random_keys
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import random_keys
+from blanklm.core.packing import ContextPacking, PackedActions, Packing, pack, representatives
 from blanklm.core.special import PAD
 from blanklm.core.texts import Batch, TokenisedTexts, sentences_in_context
 from blanklm.errors import BlankLMError
 from blanklm.models.blm import BLM, BLMConfig, Drawn
-from blanklm.models.encoder import EncoderConfig, divide, drop_words, initialise
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise, scale_down_
+from blanklm.models.registry import register
 
 MOSTLY = 7.0  # the first logit of a word of its own, beside some hundreds of the context's around 0
 COPYING = ("find.", "found.", "writes.")  # the parameters that a BLM does not have
@@ -56,7 +60,7 @@ class Contexts:
         """The first ``given`` [B] of ``tokens`` [B, L], told apart by a sum of their products with random keys."""
         inside = torch.arange(tokens.shape[1], device=tokens.device) < given[:, None]  # [B, L]
         keys = random_keys(given.new_zeros(1), tokens.shape[1])  # [1, L]
-        one, of = one_of_each(torch.where(inside, (tokens + 1) * keys, 0).sum(1))  # [G], [B]; the sum wraps around
+        one, of = representatives(torch.where(inside, (tokens + 1) * keys, 0).sum(1))  # [G], [B]; the sum wraps around
         packing = Packing.of(given[one], int(given.max()))
         return cls(packing.lay(tokens[one]), packing, of)
 
@@ -79,8 +83,11 @@ class Copyable:
     of: Tensor  # [Q] the context of each blank
 
 
+@register("context-blm", ContextBLMConfig)
 class ContextBLM(BLM):
     """Without a context it is a BLM, though not one that has learnt to do without."""
+
+    needs_context = True
 
     def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
@@ -99,6 +106,11 @@ class ContextBLM(BLM):
         longest = self.config.max_length - self.config.context
         return sentences_in_context(stream, self.config.ends, longest, self.config.context)
 
+    def pieces(self, stream: Sequence[int]) -> tuple[Sequence[Sequence[int]], Sequence[int] | None]:
+        """The sentences of a stream, each after its context."""
+        sentences = self.sentences(stream)
+        return sentences.after_context(np.arange(len(sentences)))
+
     def log_probs_after(self, contexts: Contexts, actions: PackedActions, packing: ContextPacking) -> Tensor:
         """log p(b, w, l, r | context, c) [A] of packed actions."""
         symbols = torch.cat((contexts.symbols, actions.canvas))  # [M + N]
@@ -109,9 +121,9 @@ class ContextBLM(BLM):
         canvas = actions.packing.sequence[actions.blanks[actions.asked]]  # [Q]
         return self.read_out(z, actions, Copyable(words, keys, contexts.of[canvas]))
 
-    def soften(self, temperature: float) -> None:
-        super().soften(temperature)  # of the words of its own
-        divide(1 / temperature, self.find.weight, self.found.weight, self.writes.weight)
+    def apply_temperature(self, temperature: float) -> None:
+        super().apply_temperature(temperature)  # of the words of its own
+        scale_down_(1 / temperature, self.find.weight, self.found.weight, self.writes.weight)
 
     def log_p_words(self, z: Tensor, row: Tensor, word: Tensor, source: Copyable | None = None) -> Tensor:
         own = super().log_p_words(z, row, word)  # [A]
@@ -139,8 +151,6 @@ class ContextBLM(BLM):
             unused = sum(parameter.sum() for name, parameter in self.named_parameters() if name.startswith(COPYING))
             return super().loss(drawn) + 0.0 * unused
         return self.loss_of(self.log_probs_after(drawn.contexts, drawn.drawn.actions, drawn.packing), drawn.drawn)
-
-    forward = loss
 
     def action_log_probs(
         self, tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | None = None, given: Tensor | None = None

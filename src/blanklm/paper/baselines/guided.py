@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
 from blanklm.models.classifier import AttentionClassifier
@@ -53,8 +53,6 @@ class Guided(Masked):
         put_back = F.cross_entropy(logits, tokens[hidden], reduction="none")  # [M]
         put_back = put_back.new_zeros(len(lengths)).index_add(0, text, put_back)  # [B]
         return own * put_back + (1 - own) * WEIGHT * self._not_in_style(tokens, lengths, hidden, logits)
-
-    forward = loss
 
     def _not_in_style(self, tokens: Tensor, lengths: Tensor, hidden: Tensor, logits: Tensor) -> Tensor:
         """- log p(style) [B] of the texts with soft words at the ``hidden`` positions [B, L] of ``logits`` [M, V]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from blanklm.core.conceal import random_ranks
+from blanklm.core.orders import uniform_ranks
 from blanklm.core.texts import Batch
 
 LEAST, MOST = 0.05, 0.60  # the share of a text's words that is hidden, uniform between these
@@ -22,7 +22,7 @@ def hide_words(word: Tensor, lengths: Tensor, ratios: Tensor, seeds: Tensor) -> 
     """[B, L] whether a position is hidden: ceil(ratio * n) of a text's n words are, chosen by its seed alone."""
     width = word.shape[1]
     words = word.gather(1, (lengths - 1).clamp_min(0)[:, None]).squeeze(1) + 1  # [B] n
-    hidden_words = random_ranks(seeds, words, width) < (ratios * words).ceil()[:, None]  # [B, L] by word number
+    hidden_words = uniform_ranks(seeds, words, width) < (ratios * words).ceil()[:, None]  # [B, L] by word number
     return hidden_words.gather(1, word) & (torch.arange(width, device=word.device) < lengths[:, None])
 
 

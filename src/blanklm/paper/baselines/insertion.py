@@ -19,25 +19,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.core.conceal import Packing, bound, log_softmax_of_each, show_first
-from blanklm.core.policy import EveryOrder
+from blanklm.core.orders import UniformOrders, bound, show_first
+from blanklm.core.packing import Packing, grouped_log_softmax
 from blanklm.core.special import BLANK, EOS, PAD
 from blanklm.core.texts import Batch, pad
+from blanklm.decoding.constraint import LONGEST_SPAN
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import divide, initialise
+from blanklm.models.encoder import initialise, scale_down_
+from blanklm.models.registry import register
 from blanklm.paper.baselines.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
     LATER,
-    LONGEST_SPAN,
     Predictor,
     PredictorConfig,
     Unfilled,
     Written,
     best_of_each,
 )
-
-__all__ = ["InsertionTransformer", "PredictorConfig"]
 
 SLOTS_AT_ONCE = 8192  # whose words are scored together, in filling
 STOP = BLANK  # there are no blanks on these canvases, so their id is free
@@ -70,7 +69,8 @@ class DrawnInsertions:
     log_orders: Tensor  # [B] log n!
 
 
-class InsertionTransformer(EveryOrder, Predictor):
+@register("insertion", PredictorConfig)
+class InsertionTransformer(UniformOrders, Predictor):
     each_slot_ends = False  # STOP ends the text; slot_insertion.py has it end a slot
 
     def __init__(self, config: PredictorConfig) -> None:
@@ -97,10 +97,10 @@ class InsertionTransformer(EveryOrder, Predictor):
         stop = logits[:, STOP].masked_fill(of_empty_canvas, -torch.inf)
         return torch.cat((logits[:, :STOP], stop[:, None], logits[:, STOP + 1 :]), 1)
 
-    def soften(self, temperature: float) -> None:
+    def apply_temperature(self, temperature: float) -> None:
         """Divide the logits of words and STOP by a ``temperature``; slots are chosen as before."""
-        divide(temperature, self.join.weight, self.join.bias, self.word_bias)
-        divide(1 / temperature, self.choose.weight)
+        scale_down_(temperature, self.join.weight, self.join.bias, self.word_bias)
+        scale_down_(1 / temperature, self.choose.weight)
 
     # --- Training and likelihood: given actions -----------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class InsertionTransformer(EveryOrder, Predictor):
         packing = insertions.packing
         canvas = packing.sequence[insertions.slots]  # [S]
         vectors = self.slot_vectors(z, insertions.slots)  # [S, d]
-        log_p_slot = log_softmax_of_each(self.slot_logits(vectors), canvas, len(packing))  # [S]
+        log_p_slot = grouped_log_softmax(self.slot_logits(vectors), canvas, len(packing))  # [S]
         empty = packing.lengths[canvas[insertions.asked]] == 2  # [Q] nothing between the ends
         logits = self.content_logits(vectors[insertions.asked], empty)  # [Q, V]
         row, word = insertions.row, insertions.word
@@ -157,8 +157,6 @@ class InsertionTransformer(EveryOrder, Predictor):
         """
         total = self.log_probs(drawn.insertions, len(drawn.lengths), drawn.width, everywhere=True).sum(1)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
-
-    forward = loss
 
     # --- Filling ------------------------------------------------------------------------------------------------------
 
@@ -264,7 +262,7 @@ class _Drafts:
                 return
         number, place = may.nonzero(as_tuple=True)  # [S] each: the text among the active, the slot
         vectors = model.slot_vectors(z, packing.starts[number].long() + place)  # [S, d]
-        log_p_slot = log_softmax_of_each(model.slot_logits(vectors), number, len(texts))  # [S]
+        log_p_slot = grouped_log_softmax(model.slot_logits(vectors), number, len(texts))  # [S]
         kinds = self._ban_rows(texts, number, place)  # [S]
         best, word, stop = [], [], []
         for some in torch.arange(len(place), device=place.device).split(SLOTS_AT_ONCE):

@@ -14,13 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from blanklm.core.special import EOS
-from blanklm.core.texts import Batch, pad, split_by_budget
-from blanklm.models.encoder import divide
+from blanklm.core.texts import Batch, pad
+from blanklm.models.encoder import scale_down_
+from blanklm.models.registry import register
 from blanklm.paper.baselines.predictor import Asked, Predictor, PredictorConfig, continuation
+from blanklm.training.epochs import split_by_budget
 
-__all__ = ["LeftToRight", "LeftToRightStream", "PredictorConfig"]
 
-
+@register("left-to-right", PredictorConfig)
 class LeftToRight(Predictor):
     reads_context = True  # texts may come with tokens that are given
 
@@ -34,9 +35,9 @@ class LeftToRight(Predictor):
     def prepare(self, batch: Batch) -> Asked:
         return self.asked(batch.tokens, batch.lengths, batch.given, batch.for_gpu)
 
-    def soften(self, temperature: float) -> None:
+    def apply_temperature(self, temperature: float) -> None:
         """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them."""
-        divide(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
+        scale_down_(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
 
     @torch.inference_mode()
     def log_prob(
@@ -54,6 +55,7 @@ class LeftToRight(Predictor):
         return log_probs.tolist()
 
 
+@register("left-to-right-stream", PredictorConfig)
 class LeftToRightStream(LeftToRight):
     """The chunks of a stream: each begins as if after an <eos>, and goes on beyond its last token."""
 

@@ -12,10 +12,11 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
+from blanklm.models.registry import register
 from blanklm.paper.baselines.hiding import draw_hidden
 from blanklm.paper.baselines.predictor import (
     FIRST,
@@ -30,11 +31,10 @@ from blanklm.paper.baselines.predictor import (
     best_of_each,
 )
 
-__all__ = ["Masked", "PredictorConfig"]
-
 ORDERS = ("confident", "left-to-right", "one-shot")
 
 
+@register("masked", PredictorConfig)
 class Masked(Predictor):
     oracle = True  # is told the lengths
 

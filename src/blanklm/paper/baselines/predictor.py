@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from blanklm.core.conceal import Packing
+from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import Batch
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise
+from blanklm.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Asked:
     text: Tensor  # [A] the text that token belongs to
 
 
-class Predictor(nn.Module):
+class Predictor(Model):
     """p(w | what is read) = softmax(W z), W being the embedding; padding and blanks are not words."""
 
     def __init__(self, config: PredictorConfig, causal: bool) -> None:
@@ -50,10 +51,6 @@ class Predictor(nn.Module):
         not_words[[PAD, BLANK]] = float("-inf")
         self.register_buffer("not_words", not_words, persistent=False)
         self.apply(initialise)
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
 
     def word_logits(self, z: Tensor) -> Tensor:
         """[A, V] for vectors z [A, d]."""
@@ -79,8 +76,6 @@ class Predictor(nn.Module):
         log_probs = self.log_probs(asked)  # [A]
         return -log_probs.new_zeros(len(asked.packing)).index_add(0, asked.text, log_probs)
 
-    forward = loss  # what a distributed wrapper calls
-
 
 @dataclass(frozen=True)
 class Unfilled:
@@ -97,8 +92,6 @@ class Written:
     log_prob: float
     whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
 
-
-LONGEST_SPAN = 64  # tokens in a blank of unknown length: the most probable words may repeat for ever
 
 # What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
 # space, as the first token of one that carries the space before it, and as a later token.

@@ -19,13 +19,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from blanklm.core.conceal import hashed_words, uniform
+from blanklm.core.orders import uniform
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import LONGEST_SLOT
 from blanklm.models.encoder import initialise
 from blanklm.models.lblm import default_writable, writable_characters
+from blanklm.models.model import Model
+from blanklm.models.registry import register
+from blanklm.models.words import hashed_words
 
 SEGMENT = 50  # characters of a text of which one slot is learnt
 
@@ -53,7 +56,8 @@ class Slots:
     answer: Tensor  # [B, S, 10] ids, PAD after its end
 
 
-class Pythia(nn.Module):
+@register("pythia", PythiaConfig)
+class Pythia(Model):
     def __init__(self, config: PythiaConfig) -> None:
         super().__init__()
         self.config = config
@@ -75,16 +79,12 @@ class Pythia(nn.Module):
         self.register_buffer("ends_word", torch.zeros(config.vocabulary, dtype=torch.bool))
         self.apply(initialise)
 
-    def know(self, tokenizer: Tokenizer) -> None:
+    def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Learn from a character tokenizer what is never restored, and what ends a word."""
         self.writable.copy_(writable_characters(tokenizer))
         self.ends_word[self.writable] = torch.tensor(
             [not tokenizer.token(i).isalpha() for i in self.writable.nonzero().squeeze(1).tolist()]
         )
-
-    @property
-    def device(self) -> torch.device:
-        return self.out.weight.device
 
     # --- Reading and writing ------------------------------------------------------------------------------------
 
@@ -176,8 +176,6 @@ class Pythia(nn.Module):
         answer = answer.view(texts, -1)  # [B, S 10]
         chosen = log_p.gather(2, answer[:, :, None]).squeeze(2)
         return -chosen.masked_fill(answer == PAD, 0.0).sum(1)
-
-    forward = loss  # what a distributed wrapper calls
 
     # --- Restoring ----------------------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from blanklm.models.backbone import BackboneConfig, hugging_face
 from blanklm.models.encoder import EncoderConfig
+from blanklm.models.registry import register
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 
-__all__ = ["PredictorConfig", "RobertaMasked"]
 
-
+@register("roberta-masked", PredictorConfig)
 class RobertaMasked(Masked):
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config)

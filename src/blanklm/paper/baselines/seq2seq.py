@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from blanklm.core.conceal import conceal, random_keys
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import random_keys
 from blanklm.core.special import BLANK, EOS, PAD, UNK
 from blanklm.core.texts import Batch, pad
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import hugging_face
+from blanklm.models.model import Model
+from blanklm.models.registry import register
 from blanklm.paper.baselines.hiding import draw_hidden
 from blanklm.paper.baselines.predictor import Unfilled, Written
 
@@ -55,7 +58,8 @@ class Pairs:
     target: Tensor
 
 
-class Seq2Seq(nn.Module):
+@register("seq2seq", Seq2SeqConfig)
+class Seq2Seq(Model):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
@@ -81,10 +85,6 @@ class Seq2Seq(nn.Module):
         )
         self.network = library.MarianMTModel(settings)
         self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))  # Tokenizer.starts_word
-
-    @property
-    def device(self) -> torch.device:
-        return self.starts_word.device
 
     @property
     def word_bias(self) -> Tensor:
@@ -122,8 +122,6 @@ class Seq2Seq(nn.Module):
     def loss(self, pairs: Pairs) -> Tensor:
         """- log p(target | canvas) of each text [B]."""
         return -self.log_probs(pairs).sum(1)
-
-    forward = loss
 
     @torch.inference_mode()
     def write(self, canvases: Sequence[Unfilled], bans: Tensor, beam: int = BEAM) -> list[Written]:

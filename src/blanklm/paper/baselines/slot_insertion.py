@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from blanklm.core.conceal import Packing, log_softmax_of_each, show_first
+from blanklm.core.orders import show_first
+from blanklm.core.packing import Packing, grouped_log_softmax
 from blanklm.core.texts import Batch
+from blanklm.models.registry import register
 from blanklm.paper.baselines.insertion import STOP, InsertionTransformer, between_ends, inside
 from blanklm.paper.baselines.predictor import PredictorConfig
-
-__all__ = ["PredictorConfig", "SlotInsertion"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class DrawnSlots:
     weight: Tensor  # [B] n / (n - t)
 
 
+@register("slot-insertion", PredictorConfig)
 class SlotInsertion(InsertionTransformer):
     each_slot_ends = True
 
@@ -65,7 +66,7 @@ class SlotInsertion(InsertionTransformer):
         packing = drawn.packing
         vectors = self.slot_vectors(self.encoder(self.embedding(drawn.canvas), packing), drawn.slots)  # [S, d]
         canvas = packing.sequence[drawn.slots]  # [S]
-        log_p_slot = log_softmax_of_each(self.slot_logits(vectors), canvas, len(packing))  # [S]
+        log_p_slot = grouped_log_softmax(self.slot_logits(vectors), canvas, len(packing))  # [S]
         logits = self.content_logits(vectors, packing.lengths[canvas] == 2)  # [S, V]
         log_sum = logits.logsumexp(1)  # [S]
         row = drawn.row
@@ -74,5 +75,3 @@ class SlotInsertion(InsertionTransformer):
         stops = torch.where(misses, 0.0, logits[:, STOP] - log_sum)  # [S]
         total = stops.new_zeros(len(packing)).index_add(0, canvas, stops).index_add(0, canvas[row], written)  # [B]
         return -drawn.weight * total
-
-    forward = loss

@@ -11,22 +11,16 @@ from torch import Tensor, nn
 
 from blanklm import pretrained
 from blanklm.api import BlankLM
-from blanklm.core.canvas import Blank, Fill, Template
+from blanklm.core.canvas import Fill
 from blanklm.core.special import BLANK, UNK
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.models import registry
 from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
 from blanklm.restoration.restorer import Candidate, Draft, Part
 from blanklm.training import checkpoint
 
-INFILLERS = (
-    "masked",
-    "roberta-masked",
-    "insertion",
-    "slot-insertion",
-    "bert-lm",
-    "seq2seq",
-)  # kinds of checkpoint
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together
 SLOTS_AT_ONCE = 512  # slots of as many texts that Pythia restores together
 
@@ -145,8 +139,9 @@ class Infiller(Baseline):
 def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM | Infiller:
     """Whatever fills blanks: a BLM, or a model to compare with."""
     folder = pretrained.locate(model)
-    kind = Infiller if checkpoint.read_config(folder)["kind"] in INFILLERS else BlankLM
-    return kind.from_pretrained(folder, device)
+    model_class, _ = registry.find(checkpoint.read_config(folder)["kind"])
+    system = Infiller if hasattr(model_class, Infiller.does) else BlankLM
+    return system.from_pretrained(folder, device)
 
 
 def fitting_spans(template: Template, words: Sequence[str]) -> list[str] | None:

@@ -17,7 +17,7 @@ from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled.restorers import Corpus, Recipe
 from blanklm.paper.bundled.stages import Stage, pieces_of, snippets
-from blanklm.restoration.lexicon import Attested
+from blanklm.restoration.lexicon import Lexicon
 from blanklm.training.run import TrainingConfig
 
 MAX_LENGTH = 1000
@@ -52,7 +52,7 @@ def corpus(literature: bool = True) -> Corpus:
     texts = first + documents + last
     stages = (Stage(0, len(texts), FIRST_STAGE), Stage(len(first), len(texts), 1.0))
     validation = pieces_of(list(read_corpus("greek_documentary", "valid")), MAX_LENGTH)
-    return Corpus(texts, stages, validation, Attested.of(whole, least=1, least_pairs=3))
+    return Corpus(texts, stages, validation, Lexicon.of(whole, least=1, least_pairs=3))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled.restorers import Corpus, Recipe
 from blanklm.paper.bundled.stages import Stage, pieces_of, snippets
-from blanklm.restoration.lexicon import Attested
+from blanklm.restoration.lexicon import Lexicon
 from blanklm.training.run import TrainingConfig
 
 MAX_LENGTH = 1000
@@ -48,7 +48,7 @@ def corpus() -> Corpus:
     whole = [repaired(text) for text in read_corpus("edh_latin", "train")]
     texts = pieces_of(whole, MAX_LENGTH) + snippets(whole, 60, 400, seed=1)
     validation = pieces_of([repaired(text) for text in read_corpus("edh_latin", "valid")], MAX_LENGTH)
-    return Corpus(texts, (Stage(0, len(texts), 1.0),), validation, Attested.of(whole, least=2, least_pairs=10))
+    return Corpus(texts, (Stage(0, len(texts), 1.0),), validation, Lexicon.of(whole, least=2, least_pairs=10))
 
 
 if __name__ == "__main__":

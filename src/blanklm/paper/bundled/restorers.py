@@ -22,7 +22,7 @@ from blanklm.paper.baselines.pythia import Pythia, PythiaConfig
 from blanklm.paper.bundled.stages import Stage, encode_characters, train_in_stages
 from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.restoration import calibrate
-from blanklm.restoration.lexicon import Attested
+from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from blanklm.training.run import WORKERS, TrainingConfig
@@ -37,7 +37,7 @@ class Corpus:
     texts: Sequence[str]
     stages: Sequence[Stage]
     validation: Sequence[str]
-    attested: Attested  # words of the documents
+    attested: Lexicon  # words of the documents
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Recipe:
                 model = LBLM(LBLMConfig(len(tokenizer), self.encoder))
             case _:
                 model = Pythia(PythiaConfig(len(tokenizer), words=PYTHIA_WORDS if self.kind == "pythia-word" else 0))
-        model.know(tokenizer)
+        model.set_vocabulary(tokenizer)
         return model
 
     @property

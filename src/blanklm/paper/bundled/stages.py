@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from blanklm.core.texts import Draw, TokenisedTexts, training_epoch
+from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.training.epochs import Draw, training_epoch
 from blanklm.training.run import WORKERS, Planned, Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute

@@ -29,22 +29,20 @@ import torch
 from torch import nn
 
 from blanklm import pretrained
-from blanklm.core.canvas import Blank, Fill, Template
+from blanklm.core.canvas import Fill
 from blanklm.core.special import EOS, SPECIAL_TOKENS
+from blanklm.core.template import Blank, Template
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import BlankLMError
+from blanklm.files import replacing
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.init import (
-    begin_at_frequencies,
-    begin_at_neighbours,
-    begin_marian_at_places,
-    begin_roberta_at_neighbours,
-)
+from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
 from blanklm.paper.baselines.bert_lm import BertLM
+from blanklm.paper.baselines.init import init_marian_on_positions, init_roberta_on_neighbours
 from blanklm.paper.baselines.insertion import STOP
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.predictor import PredictorConfig
@@ -58,7 +56,6 @@ from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import fills_of, score
 from blanklm.paper.tasks.metrics import corpus_bleu
 from blanklm.training import checkpoint
-from blanklm.training.checkpoint import replacing
 from blanklm.training.run import Run, TrainingConfig
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -169,7 +166,7 @@ def _predictor(kind: type, corpus: Corpus, tokenizer: Tokenizer, backbone: str |
 def _roberta(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
     encoder = roberta_of(corpus.size, corpus.max_length)
     model = RobertaMasked(PredictorConfig(len(tokenizer), encoder, corpus.max_length))
-    begin_roberta_at_neighbours(model)
+    init_roberta_on_neighbours(model)
     return model
 
 
@@ -179,7 +176,7 @@ def _seq2seq(target: str, corpus: Corpus, tokenizer: Tokenizer, backbone: str | 
     shape = {"layers": size.layers, "heads": 4, "width": size.width, "feedforward": size.feedforward // 2}
     settings = Seq2SeqConfig(len(tokenizer), target, **shape, dropout=size.dropout, max_length=corpus.max_length)
     model = Seq2Seq(settings)
-    begin_marian_at_places(model.network, copies=target == "full")
+    init_marian_on_positions(model.network, copies=target == "full")
     return model
 
 
@@ -194,7 +191,7 @@ def _bert_lm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.M
 
 def _blm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> nn.Module:
     model = BLM(BLMConfig(len(tokenizer), corpus.size, max_length=corpus.max_length))
-    begin_at_neighbours(model.encoder.layers[0])
+    init_heads_on_neighbours(model.encoder.layers[0])
     return model
 
 
@@ -322,7 +319,7 @@ class Part(Reproduced):
         model = self.system.make(self.corpus, tokenizer, self.backbone)
         tokenised = [TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out)]
         if self.system.writes is not None:
-            begin_at_frequencies(model, self.system.writes(tokenised[0]))
+            init_bias_from_frequencies(model, self.system.writes(tokenised[0]))
         about = {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.trained_on}
         run = Run(model, tokenizer, *tokenised, config, self.run, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress

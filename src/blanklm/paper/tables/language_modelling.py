@@ -35,9 +35,10 @@ from blanklm.core.texts import TokenisedTexts, TokenStream, cut, one_stream, sen
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus, read_corpus
 from blanklm.errors import BlankLMError
+from blanklm.files import replacing
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.init import begin_at_frequencies, begin_at_neighbours
+from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
 from blanklm.paper.baselines.context_blm import COPYING, ContextBLM, ContextBLMConfig
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
@@ -46,8 +47,7 @@ from blanklm.paper.tables.report import go, report, write_json
 from blanklm.paper.tables.reproduction import Reproduced
 from blanklm.paper.tasks.infilling import fills_of, score
 from blanklm.training import checkpoint
-from blanklm.training.checkpoint import replacing
-from blanklm.training.run import Run, TrainingConfig, compile_parts
+from blanklm.training.run import Run, TrainingConfig
 
 CHUNK = 64  # tokens; in context, of the longest sentence
 CONTEXT = 192  # tokens before each chunk or sentence, for a system in context
@@ -175,7 +175,7 @@ class System:
         if issubclass(self.kind, ContextBLM):
             config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
-        begin_at_neighbours(model.encoder.layers[0])
+        init_heads_on_neighbours(model.encoder.layers[0])
         return model
 
 
@@ -233,7 +233,7 @@ class Part(Reproduced):
         if self.system.begins_with:
             self._go_on(model, say)
         else:
-            begin_at_frequencies(model, texts.flat)
+            init_bias_from_frequencies(model, texts.flat)
         folder, about = self.folder / "run", {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.name}
         run = Run(model, tokenizer, texts, self.pieces("valid"), config, folder, about, self.workers, self.compiles)
         seconds, progress = go(run, f"{self.corpus.name} {self.name}", say), run.progress
@@ -303,7 +303,7 @@ class Part(Reproduced):
     def load(self, temperature: float | None = None, exact: bool = False) -> nn.Module:
         """The best model, as sure of its words as suits validation texts; in half precision on a GPU, or ``exact``."""
         model = checkpoint.load(self.folder / "run").model.eval()
-        model.soften(self.temperature if temperature is None else temperature)
+        model.apply_temperature(self.temperature if temperature is None else temperature)
         return model.to("cuda", torch.float32 if exact else torch.bfloat16) if torch.cuda.is_available() else model
 
     def _temperatures(self) -> dict[str, float]:
@@ -337,7 +337,7 @@ class Part(Reproduced):
             found["precision"] = self._once("precision", lambda: self._precisions(model))
         row = self.write_row(found)
         if self.compiles and model.device.type == "cuda":
-            compile_parts(model)
+            model.compile_parts()
         for name, orders in self.plan:
             chunks, width = self.on[name], min(orders, MANY // 10 if name == "seeded" else SLICE)
             for number in range(-(-orders // width)):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from blanklm.training.checkpoint import replacing
+from blanklm.files import replacing
 from blanklm.training.run import Progress, Run, TrainingConfig
 
 

@@ -33,16 +33,12 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.classifier import (
-    AttentionClassifier,
-    AttentionClassifierConfig,
-    ConvolutionClassifier,
-    ConvolutionClassifierConfig,
-)
+from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.rewriter import Rewriter, RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
 from blanklm.paper.baselines.guided import Guided
+from blanklm.paper.baselines.judge import ConvolutionClassifier, ConvolutionClassifierConfig
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.paper.baselines.systems import Infiller

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from blanklm.core.canvas import Blank, Fill, Template
+from blanklm.core.canvas import Fill
+from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import Masked, mask_corpus, no_infill
 from blanklm.paper.tasks.fluency import Judge, perplexity

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from blanklm.api import BlankLM, Watch
 from blanklm.api import Request as Prepared
-from blanklm.core.canvas import Fill, Template, Trajectory
+from blanklm.core.canvas import Fill, Trajectory
+from blanklm.core.template import Template
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts

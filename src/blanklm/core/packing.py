@@ -1,0 +1,192 @@
+"""Sequences laid end to end, or several to a row, so that little or nothing is computed for padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from blanklm.core.conceal import Concealed
+from blanklm.core.special import BLANK, PAD
+
+ROWS = (64, 128)  # symbols of the rows that short sequences are laid into on a GPU
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Sequences laid out in one dimension, T symbols in all: end to end, or several to a row of ``row`` symbols."""
+
+    starts: Tensor  # [B + 1] int32: where each sequence begins, and T
+    lengths: Tensor  # [B]
+    sequence: Tensor  # [T] which sequence a symbol belongs to; -1 for what is left over in a row
+    position: Tensor  # [T] its place there
+    longest: int
+    row: int = 0  # 0: end to end
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def of(cls, lengths: Tensor, longest: int) -> Packing:
+        """Sequences of these ``lengths`` [B] end to end."""
+        sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)  # [T]
+        starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))  # [B + 1]
+        position = torch.arange(len(sequence), device=lengths.device) - starts[sequence]  # [T]
+        return cls(starts.to(torch.int32), lengths, sequence, position, longest)
+
+    @classmethod
+    def in_rows(cls, lengths: Tensor, longest: int, row: int) -> Packing:
+        """Short sequences in rows that no sequence crosses: attention is then one small square a row."""
+        device, order = lengths.device, lengths.argsort()
+        fillings = _fillings(torch.bincount(lengths, minlength=row + 1).tolist(), row)
+        # Stretches of the order: ``number`` sequences of ``length``, ``abreast`` to a row from column ``start`` on.
+        length, number, abreast, start, first_row = torch.tensor(fillings, device=device).view(-1, 5).T
+        stretch = torch.arange(len(number), device=device).repeat_interleave(number)  # [B] of each, in the order
+        rank = torch.arange(len(order), device=device) - (number.cumsum(0) - number)[stretch]  # [B] in its stretch
+        rows = first_row[stretch] + rank // abreast[stretch]  # [B]
+        starts = torch.empty_like(lengths)
+        starts[order] = rows * row + start[stretch] + rank % abreast[stretch] * length[stretch]  # [B]
+        total = (int(rows.max()) + 1) * row if len(rows) else 0
+        sequence = torch.full((total,), -1, device=device)
+        position = torch.zeros_like(sequence)
+        column = torch.arange(longest, device=device)  # [L]
+        inside = column < lengths[:, None]  # [B, L]
+        place = (starts[:, None] + column)[inside]  # [symbols]
+        sequence[place] = torch.arange(len(lengths), device=device).repeat_interleave(lengths)
+        position[place] = column.expand(len(lengths), -1)[inside]
+        starts = torch.nn.functional.pad(starts, (0, 1), value=total).to(torch.int32)
+        return cls(starts, lengths, sequence, position, longest, row)
+
+    @classmethod
+    def best_for(cls, lengths: Tensor, longest: int, on_gpu: bool) -> Packing:
+        """In rows where a GPU would give each short sequence a tile of its own, else end to end."""
+        if on_gpu and 2 * longest <= ROWS[-1]:
+            return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
+        return cls.of(lengths, longest)
+
+    def lay(self, sequences: Tensor) -> Tensor:
+        """Padded ids [B, L] -> packed ids [T]."""
+        packed = sequences[self.sequence.clamp_min(0), self.position]  # [T]
+        return torch.where(self.sequence < 0, PAD, packed) if self.row else packed
+
+    def padded(self, packed: Tensor) -> Tensor:
+        """Ids or vectors [T, ...], packed end to end -> [B, L, ...], 0 (which is PAD) after each sequence's end."""
+        padded = packed.new_zeros(len(self), self.longest, *packed.shape[1:])
+        padded[self.sequence, self.position] = packed
+        return padded
+
+    def places(self, where: Tensor) -> Tensor:
+        """The packed places of the true positions of ``where`` [B, L], sequence by sequence."""
+        sequence, position = where.nonzero(as_tuple=True)
+        return self.starts[sequence] + position
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextPacking(Packing):
+    """Contexts, then sequences that each come after one of them, all end to end.
+
+    A sequence reads its context and itself. A context reads itself alone: it may have many sequences after it.
+    """
+
+    contexts: Packing
+    after: Packing  # the sequences, counted from 0
+    read: Packing  # what each of them reads, end to end
+    source: Tensor  # [S] where that stands among all symbols
+
+    @classmethod
+    def of_both(cls, contexts: Packing, after: Packing, of: Tensor) -> ContextPacking:
+        """``after``: sequences end to end, ``of`` [B] the contexts of these numbers."""
+        before, first = contexts.lengths[of], len(contexts.sequence)  # [B] symbols before each; where the first begins
+        read = Packing.of(before + after.lengths, contexts.longest + after.longest)
+        own = read.position - before[read.sequence]  # [S] below 0 in the context
+        in_context = contexts.starts[of[read.sequence]] + read.position  # [S]
+        source = torch.where(own < 0, in_context, first + after.starts[read.sequence] + own)
+        return cls(
+            starts=torch.cat((contexts.starts, first + after.starts[1:])),
+            lengths=torch.cat((contexts.lengths, after.lengths)),
+            sequence=torch.cat((contexts.sequence, len(contexts) + after.sequence)),
+            position=torch.cat((contexts.position, before[after.sequence] + after.position)),
+            longest=read.longest,
+            contexts=contexts,
+            after=after,
+            read=read,
+            source=source,
+        )
+
+
+def _fillings(counts: list[int], row: int) -> list[tuple[int, int, int, int, int]]:
+    """How to fill rows with ``counts[n]`` sequences of each length n: the longest first, then the longest that fit.
+
+    Rows that are filled alike come together. Returns (length, number, abreast, start, first row) by rising length.
+    """
+    left, rows, found = list(counts), 0, []
+    left[0] = 0  # what is empty takes no place
+    while any(left):
+        alike, space = [], row  # (length, abreast) of one row
+        for n in range(row, 0, -1):
+            if abreast := min(left[n], space // n):
+                alike.append((n, abreast))
+                space -= n * abreast
+        times, start = min(left[n] // abreast for n, abreast in alike), 0
+        for n, abreast in alike:
+            found.append((n, times * abreast, abreast, start, rows))
+            left[n] -= times * abreast
+            start += n * abreast
+        rows += times
+    found.sort(key=lambda filling: filling[0])
+    return [(0, counts[0], 1, 0, 0), *found] if counts[0] else found
+
+
+@dataclass(frozen=True)
+class PackedActions:
+    """Packed canvases, their blanks, and the actions to score on them. A counts the actions, K the blanks."""
+
+    canvas: Tensor  # [T] token ids
+    packing: Packing
+    blanks: Tensor  # [K] where on the packed canvas the blanks stand, canvas by canvas
+    asked: Tensor  # [Q] which of the blanks are filled by some action: only they need a row of the vocabulary
+    row: Tensor  # [A] which of the asked blanks an action fills
+    word: Tensor  # [A] the token it writes
+    left: Tensor  # [A] how many hidden positions adjoin on its left
+    right: Tensor  # [A] and on its right
+    text: Tensor  # [A] the text it belongs to
+    position: Tensor  # [A] the position of the text that it writes
+
+
+def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None, on_gpu: bool = False) -> PackedActions:
+    """The concealed canvases packed, and the actions of the ``wanted`` [B, L] hidden positions (default: all)."""
+    packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()), on_gpu)
+    is_blank = concealed.canvas == BLANK  # [B, L]
+    text, position = (concealed.hidden if wanted is None else concealed.hidden & wanted).nonzero(as_tuple=True)  # [A]
+    number = is_blank.flatten().cumsum(0).view_as(is_blank) - 1  # [B, L] of each blank among all
+    blank = number[text, concealed.place[text, position]]  # [A]
+    blanks = packing.places(is_blank)  # [K]
+    is_asked = torch.zeros(len(blanks), dtype=torch.bool, device=tokens.device)
+    is_asked[blank] = True
+    return PackedActions(
+        canvas=packing.lay(concealed.canvas),
+        packing=packing,
+        blanks=blanks,
+        asked=is_asked.nonzero().squeeze(1),
+        row=(is_asked.cumsum(0) - 1)[blank],
+        word=tokens[text, position],
+        left=concealed.left[text, position],
+        right=concealed.right[text, position],
+        text=text,
+        position=position,
+    )
+
+
+def grouped_log_softmax(logits: Tensor, group: Tensor, groups: int) -> Tensor:
+    """Log-softmax [K] of ``logits`` [K] within each group; ``group`` [K] says whose they are."""
+    highest = logits.new_full((groups,), -torch.inf).scatter_reduce(0, group, logits.detach(), "amax")  # [groups]
+    total = logits.new_zeros(groups).index_add(0, group, (logits - highest[group]).exp())  # [groups]
+    return logits - (highest + total.log())[group]
+
+
+def representatives(key: Tensor) -> tuple[Tensor, Tensor]:
+    """Where one of each kind of ``key`` [B] stands [U], whichever, and the kind [B] of each."""
+    kinds, kind = key.unique(return_inverse=True)  # [U], [B]
+    index = torch.arange(len(kind), device=key.device)
+    return index.new_zeros(len(kinds)).scatter_(0, kind, index), kind

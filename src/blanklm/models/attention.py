@@ -1,0 +1,174 @@
+"""Attention over packed sequences, and what it may cache."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from blanklm.core.packing import ROWS, ContextPacking, Packing
+
+if TYPE_CHECKING:
+    from blanklm.models.encoder import Encoder, EncoderLayer
+
+
+class KVCache:
+    """Keys and values of a causal encoder, so that one more symbol costs the work of one symbol.
+
+    The first pass, over packed sequences, fills it; each later pass reads one more symbol of some (``one_token_step``).
+    """
+
+    def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
+        self.layers = [LayerKVCache(layer, sequences, longest) for layer in encoder.layers]
+
+
+def one_token_step(sequence: Tensor, position: Tensor, longest: int) -> Packing:
+    """The packing of one symbol of each ``sequence`` [R] of a cache, at ``position`` [R], at most ``longest`` - 1."""
+    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
+    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
+
+
+class LayerKVCache:
+    def __init__(self, layer: EncoderLayer, sequences: int, longest: int) -> None:
+        weight = layer.attention_out.weight
+        shape = sequences, longest, layer.heads, weight.shape[0] // layer.heads  # [B, S, H, d/H]
+        self.keys, self.values = weight.new_zeros(shape), weight.new_zeros(shape)
+        self.empty = True
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        place = packing.sequence, packing.position
+        self.keys[place], self.values[place] = k.to(self.keys.dtype), v.to(self.values.dtype)
+        if self.empty:
+            self.empty = False
+            return attend(q, k, v, packing, causal=True)
+        k, v = (part[packing.sequence, : packing.longest].transpose(1, 2) for part in (self.keys, self.values))
+        known = torch.arange(k.shape[2], device=q.device) <= packing.position[:, None]  # [R, S]
+        mask = known[:, None, None]  # [R, 1, 1, S]
+        q, k, v = q[:, :, None], k.to(q.dtype), v.to(q.dtype)  # [R, H, 1, d/H], [R, H, S, d/H] twice
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(2)  # [R, H, d/H]
+
+
+class FrozenCache:
+    """Keys and values of bidirectional layers over whole sequences, so that windows of them can be read again, changed.
+
+    Pass it to the encoder with the sequences, then pass ``around`` with a window of each.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.layers = [LayerFrozenCache() for _ in encoder.layers]
+
+    def around(self, of: Tensor) -> FrozenWindow:
+        """A cache for windows of the sequences ``of`` [R], which attend to what is around them as it was first read."""
+        return FrozenWindow(self, of)
+
+
+class LayerFrozenCache:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        self.keys, self.values = (packing.padded(part) for part in (k, v))  # [B, L, H, d/H]
+        self.inside = torch.arange(packing.longest, device=q.device) < packing.lengths[:, None]  # [B, L]
+        return attend(q, k, v, packing, causal=False)
+
+
+class FrozenWindow:
+    def __init__(self, reading: FrozenCache, of: Tensor) -> None:
+        self.layers = [LayerFrozenWindow(layer, of) for layer in reading.layers]
+
+
+class LayerFrozenWindow:
+    def __init__(self, read: LayerFrozenCache, of: Tensor) -> None:
+        self.read, self.of = read, of
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        place = packing.sequence, packing.position
+        keys, values = self.read.keys[self.of], self.read.values[self.of]  # [R, L, H, d/H] each
+        keys[place], values[place] = k, v
+        stretch = packing.starts[:-1][packing.sequence]  # [N] where its stretch begins among all
+        column = torch.arange(len(q), device=q.device) - stretch  # [N] its place in the stretch
+        queries = q.new_zeros(len(packing), packing.longest, *q.shape[1:])  # [R, n, H, d/H]
+        queries[packing.sequence, column] = q
+        inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]
+        mask = None if self.read.inside.all() else inside
+        queries, keys, values = (part.transpose(1, 2) for part in (queries, keys, values))
+        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)  # [R, H, n, d/H]
+        return attended.transpose(1, 2)[packing.sequence, column]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
+    if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
+        with torch.autocast(q.device.type, enabled=False):
+            return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
+    if isinstance(packing, ContextPacking):
+        return _attend_after_contexts(q, k, v, packing)
+    if packing.row:
+        return _attend_rows(q, k, v, packing, causal)
+    if _has_packed_kernel(q):
+        return _attend_packed(q, packing, k, v, packing, causal)
+    return _attend_padded(q, k, v, packing, causal)
+
+
+def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -> Tensor:
+    """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
+    if _has_packed_kernel(q):
+        return _attend_packed(q, asking, k, v, read, causal=False)
+    queries, keys, values = (
+        packing.padded(part).transpose(1, 2) for part, packing in ((q, asking), (k, read), (v, read))
+    )
+    inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
+    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
+    return attended.transpose(1, 2)[asking.sequence, asking.position]
+
+
+def _has_packed_kernel(q: Tensor) -> bool:
+    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
+
+
+def _attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    window = {"window_size": (-1, 0)} if causal else {}
+    return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, **window)
+
+
+def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
+    contexts = len(packing.contexts.sequence)  # symbols
+    among = attend(*(part[:contexts] for part in (q, k, v)), packing.contexts, causal=False)
+    keys, values = (part.index_select(0, packing.source) for part in (k, v))  # [S, H, d/H]
+    return torch.cat((among, attend_to(q[contexts:], packing.after, keys, values, packing.read)))
+
+
+def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """Within rows of several short sequences: a mask keeps them apart."""
+    row = next(size for size in ROWS if size == packing.row)  # the same number, but a constant to a compiler
+    q, k, v = (part.unflatten(0, (-1, row)).transpose(1, 2) for part in (q, k, v))  # [R, H, S, d/H]
+    sequence, position = (part.view(-1, row) for part in (packing.sequence, packing.position))  # [R, S]
+    mask = sequence[:, :, None] == sequence[:, None]  # [R, S, S]; what is left over attends to itself
+    if causal:
+        mask = mask & (position[:, None] <= position[:, :, None])
+    # Not cuDNN's attention, which takes 10 ms to get ready for every new number of rows.
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]) if q.is_cuda else nullcontext():
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])  # [R, H, S, d/H]
+    return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
+    batch, longest = len(packing), packing.longest
+    if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
+        q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(0, 1)
+    place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
+    padded = q.new_zeros(3, batch * longest, *q.shape[1:])
+    padded[:, place] = torch.stack((q, k, v))
+    q, k, v = padded.view(3, batch, longest, *q.shape[1:]).transpose(2, 3)  # each [B, H, L, d/H]
+    column = torch.arange(longest, device=q.device)
+    inside = column < packing.lengths[:, None]  # [B, L]
+    mask = inside[:, None, None]  # [B, 1, 1, L]: keys beyond the end are not attended to
+    if causal:
+        mask = mask & (column <= column[:, None])
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, L, d/H]
+    return attended.transpose(1, 2).flatten(0, 1)[place]
