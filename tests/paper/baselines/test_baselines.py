@@ -211,7 +211,7 @@ def test_a_toy_corpus_is_learnt_by_heart(tmp_path):
     checkpoint.save(tmp_path, model, tokenizer)
     report = evaluate(Infiller.from_pretrained(tmp_path, device="cpu"), lines, ratios=[0.3])
     assert report["0.3"]["bleu"] == pytest.approx(100)
-    with pytest.raises(BlankLMError, match="is no BLM"):
+    with pytest.raises(BlankLMError, match="does not fill blanks"):
         BlankLM.from_pretrained(tmp_path)
     with pytest.raises(BlankLMError, match=r"no log_prob\(\)"):
         LanguageModel.from_pretrained(tmp_path)

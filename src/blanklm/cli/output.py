@@ -1,0 +1,58 @@
+"""What commands print: errors, notes and progress bars."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from blanklm.bulk.lines import (
+    Answer,
+    Line,
+    listed,
+    one_line_json,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@contextmanager
+def progress_bar(total: int | None, unit: str) -> Iterator[Any]:
+    """A bar on standard error, for people who wait at a terminal while the results go elsewhere."""
+    if not sys.stderr.isatty() or (sys.stdout.isatty() and unit == "texts"):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def print_error(answer: Answer, as_json: bool) -> None:
+    say(f"error: {answer.line.place}{' '.join(answer.error.split())}")
+    if as_json:
+        print(one_line_json(answer.to_json()))
+    elif answer.line.number is not None:
+        print()  # so that the n-th line out answers the n-th line in
+
+
+def terminal():
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def say(message: str) -> None:
+    """To people, once: of several training processes the first speaks."""
+    if os.environ.get("RANK", "0") == "0":
+        print(message, file=sys.stderr)
+
+
+def warn_of_unknown(words, line: Line) -> None:
+    if words:
+        say(f"warning: {line.place}the model does not know {listed(words)}; it sees unknown words there")

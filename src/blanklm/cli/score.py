@@ -1,0 +1,121 @@
+"""``blanklm score``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blanklm.bulk.lines import (
+    LINES_AT_ONCE,
+    Answer,
+    Line,
+    one_line_json,
+)
+from blanklm.errors import BlankLMError
+
+if TYPE_CHECKING:
+    from blanklm.api import BlankLM
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, load_model, read_lines
+from blanklm.cli.output import print_error, progress_bar, say
+
+
+class Method(StrEnum):
+    exact = "exact"
+    monte_carlo = "monte-carlo"
+    bound = "bound"
+
+
+def score(
+    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
+    file: File = None,
+    model: Model = None,
+    method: Annotated[Method, typer.Option(help="exact: up to 16 tokens.")] = Method.monte_carlo,
+    orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) a text.")] = 64,
+    stream: Annotated[bool, typer.Option("--stream", help="Perplexity of all texts as one stream with <eos>.")] = False,
+    seed: int = 0,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    device: Device = None,
+) -> None:
+    """log p of whole texts, and the perplexity of them all.
+
+    blanklm score "the food was really good ."
+    """
+    import math
+
+    if any("___" in text for text in texts or ()):
+        say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
+    language_model = load_model(model, device)
+    lines = read_lines(texts, file, jsonl)
+    if stream:
+        _score_stream(language_model, [line for line in lines if not line.error], orders, seed, as_json)
+        return
+    failed = scored = tokens = 0
+    total = 0.0
+    while group := list(islice(lines, LINES_AT_ONCE)):
+        reasons = [_reason_not_to_score(language_model, line, method.value) for line in group]
+        good = [line.text for line, reason in zip(group, reasons, strict=True) if reason is None]
+        with progress_bar(language_model.score_work(good, method.value, orders), "canvases") as advance:
+            answers = iter(language_model.score(good, method.value, orders, seed, progress=advance) if good else ())
+        for line, reason in zip(group, reasons, strict=True):
+            if reason is not None:
+                failed += 1
+                print_error(Answer(line, error=reason), as_json)
+                continue
+            answer = next(answers)
+            scored, tokens, total = scored + 1, tokens + answer.tokens, total + answer.log_prob
+            if as_json:
+                print(one_line_json(answer.to_json()))
+            else:
+                print(f"{answer.log_prob:10.3f}  {answer.perplexity:10.2f}  {answer.text}")
+        sys.stdout.flush()
+    if scored > 1 and not as_json:
+        print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {scored} texts, {tokens} tokens)")
+    if failed:
+        sys.exit(1)
+    if not scored:
+        raise BlankLMError("there is no text to score: give one, or a --file that holds some")
+
+
+def _reason_not_to_score(language_model: BlankLM, line: Line, method: str) -> str | None:
+    if line.error:
+        return line.error
+    try:
+        language_model.to_score(line.text, method)
+    except BlankLMError as error:
+        return str(error)
+    return None
+
+
+def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:
+    """The perplexity of all texts as one stream with <eos>, as language models are compared."""
+    texts = [line.text for line in lines]
+    if not texts:
+        raise BlankLMError("there is no text to score")
+    config = language_model.model.config
+    context = getattr(config, "context", 0)
+    chunk = config.max_length - context
+    work = orders * sum(len(language_model.tokenizer.encode(text)) + 1 for text in texts)
+    with progress_bar(work, "canvases") as advance:
+        estimate = language_model.perplexity(texts, orders, seed=seed, progress=advance)
+    low, high = estimate.interval
+    record = {
+        "perplexity": estimate.perplexity,
+        "interval": [low, high],
+        "orders": orders,
+        "tokens_with_eos": int(estimate.tokens.sum()),
+        "chunk": chunk,
+        "context": context,
+    }
+    if as_json:
+        print(one_line_json(record))
+    else:
+        print(
+            f"perplexity {estimate.perplexity:.2f} ({low:.2f} to {high:.2f} at m = {orders} orders; lower as m grows), "
+            f"{record['tokens_with_eos']:,} tokens with <eos>, "
+            + (f"sentences of at most {chunk} after {context} tokens" if context else f"chunks of {chunk}")
+        )

@@ -1,0 +1,40 @@
+"""``blanklm serve``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blanklm.errors import BlankLMError
+
+if TYPE_CHECKING:
+    pass
+from blanklm.cli.options import Device
+
+
+def serve(
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="A model to serve; repeat for several. None: all bundled.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0: on every network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="BLANKLM_TOKEN", help="What clients must send as a bearer token.")
+    ] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A further name that the server is called by.")] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="Another site whose pages may call the API (CORS).")
+    ] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: change a limit, such as deadline=10.")] = None,
+    device: Device = None,
+) -> None:
+    """Serve the HTTP API and the web page.
+
+    blanklm serve --port 8000
+    """
+    try:
+        from blanklm.serve.server import run
+    except ModuleNotFoundError as error:
+        raise BlankLMError(f'serving needs {error.name}: pip install "blanklm[serve]"') from None
+    run(model or [], host, port, device, token, allow_host or [], allow_origin or [], limit or [])
