@@ -6,7 +6,7 @@ import math
 import pytest
 
 from blanklm.errors import CheckpointError
-from blanklm.restoration.lexicon import FILE, PAIRED, UNATTESTED, Lexicon
+from blanklm.restoration.lexicon import LEXICON, PAIRED, UNATTESTED, Lexicon
 from blanklm.restoration.restorer import Gap, Restorer
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
@@ -68,7 +68,7 @@ def test_a_folder_keeps_them(attested, tmp_path):
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, damaged):
-    (tmp_path / FILE).write_bytes(damaged)
+    (tmp_path / LEXICON).write_bytes(damaged)
     with pytest.raises(CheckpointError, match=r"words\.tsv\.xz is damaged"):
         Lexicon.load(tmp_path)
 

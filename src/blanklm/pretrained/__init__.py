@@ -33,11 +33,10 @@ def locate(name_or_path: str | Path) -> Path:
 def _download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    from blanklm.restoration import lexicon as attested
     from blanklm.training import checkpoint
 
     try:
-        return Path(snapshot_download(repository, allow_patterns=[*checkpoint.FILES, attested.FILE]))
+        return Path(snapshot_download(repository, allow_patterns=[*checkpoint.FILES, checkpoint.LEXICON]))
     except Exception as error:  # no network, no such model, no permission: many classes, one message
         raise CheckpointError(
             f"there is no folder {repository!r}, and no model of that id could be fetched from the Hugging Face Hub "

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from blanklm.errors import CheckpointError
 from blanklm.files import replacing
+from blanklm.training.checkpoint import LEXICON
 
-FILE = "words.tsv.xz"
 GREATEST_SIZE = 2**26  # bytes of it unpacked; a file beyond is not ours
 NOT_LETTERS = "-#."  # lost letters, and the end of a sentence: words with them are no evidence
 UNATTESTED = 3.0  # nats that a word costs which is not among them
@@ -50,7 +50,7 @@ class Lexicon:
     @classmethod
     def load(cls, folder: Path) -> Lexicon | None:
         """What lies in a model's folder; None where nothing does."""
-        path = folder / FILE
+        path = folder / LEXICON
         if not path.exists():
             return None
         try:
@@ -69,7 +69,7 @@ class Lexicon:
     def save(self, folder: Path) -> None:
         """A word a line, then a pair and in how many texts it stands."""
         lines = [*sorted(self.words), *(f"{pair}\t{texts}" for pair, texts in sorted(self.pairs.items()))]
-        with replacing(folder / FILE) as path:
+        with replacing(folder / LEXICON) as path:
             path.write_bytes(lzma.compress("\n".join(lines).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME))
 
     def support(self, before: str, restored: str, behind: str) -> float:

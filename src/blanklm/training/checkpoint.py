@@ -29,6 +29,7 @@ from blanklm.models.model import Model
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
+LEXICON = "words.tsv.xz"  # beside them, in the folder of a model that restores
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
 RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, and their "off"
 
