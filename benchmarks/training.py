@@ -61,7 +61,7 @@ def flops_per_token(model: BLM, texts: TokenisedTexts, tokens_per_batch: int) ->
         lengths = actions.packing.lengths.double()
         total += 6 * float(lengths.sum()) * config.encoder.layers * inner
         total += 12 * config.encoder.layers * width * float((lengths**2).sum())  # attention scores and sums
-        total += 6 * len(actions.asked) * width * (config.vocabulary + config.sides_hidden)
+        total += 6 * len(actions.queried) * width * (config.vocabulary + config.sides_hidden)
         total += 6 * len(actions.row) * config.sides_hidden * (width + 4)
         tokens += int(texts.lengths[draw.indices].sum())
     return total / tokens

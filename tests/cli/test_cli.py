@@ -155,7 +155,7 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["score", "a " * 200], "200 tokens, and this model takes at most 128"),
         (["score", "a " * 20, "--method", "exact"], "at most 16"),
         (["fill", "___[" + "9" * 5000 + "]"], "is not a blank with a length"),
-        (["fill", "a \ud800 ___"], "is no Unicode text"),
+        (["fill", "a \ud800 ___"], "is not valid Unicode"),
         (["fill", "a ___", "--device", "cuda"], "cannot use the device 'cuda'"),
         (["fill", "a ___", "--ban", "² x"], "is not one word"),
         (["sample", "--seed", "-1"], "a seed is 0 or more"),

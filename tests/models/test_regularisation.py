@@ -203,7 +203,7 @@ def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else():
     torch.testing.assert_close(after.log_p_blank, before.log_p_blank)
     torch.testing.assert_close(after.log_p_sides(*pairs), before_sides)
     for wrong in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(BlankLMError, match="a temperature is a number above 0"):
+        with pytest.raises(BlankLMError, match="the temperature must be above 0"):
             blm.apply_temperature(wrong)
 
 

@@ -86,11 +86,8 @@ class Canvas:
             raise CanvasError(f"there is no blank {action.blank}: the canvas has {len(places)}")
         at = places[action.blank]
         blank, origin = self.items[at], self.origins[at]
-        filling = (
-            *_child(action.left),
-            action.token,
-            *_child(action.right),
-        )
+        assert isinstance(blank, Blank) and origin is not None
+        filling = (*_child(action.left), action.token, *_child(action.right))
         if not isinstance(action.left, bool):
             total = action.left + 1 + action.right
             if total < blank.min or (blank.max is not None and total > blank.max):
@@ -177,7 +174,7 @@ class Trajectory:
         return sum(self.log_probs)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One record a step: the canvas, and the action taken on it (none on the last)."""
+        """One record per step: the canvas, and the action taken on it (none on the last)."""
         steps: list[dict[str, Any]] = [{"canvas": str(canvas)} for canvas in self.canvases]
         for t, action in enumerate(self.actions):
             steps[t] |= {"blank": action.blank, "token": action.token, "left": action.left, "right": action.right}
@@ -215,6 +212,3 @@ class Fill:
         if trace and self.trajectory is not None:
             record["trajectory"] = self.trajectory.to_json()
         return record
-
-
-# --- The text syntax -------------------------------------------------------------------------------------

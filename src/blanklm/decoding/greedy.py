@@ -21,7 +21,7 @@ from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import NO_REPEAT_WITHIN
 from blanklm.decoding.constraint import Rule
-from blanklm.decoding.draft import Draft
+from blanklm.decoding.draft import Draft, History
 from blanklm.decoding.request import Request
 
 WORD_SCORES_AT_ONCE = {"cpu": 2**25, "cuda": 2**30}  # blanks times vocabulary
@@ -77,8 +77,8 @@ def _groups(texts: Sequence[Request], policy: Scorer) -> Iterator[Sequence[Reque
 @lru_cache(maxsize=16)
 def vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor]:
     """[V] each: which tokens start a word, and which are never written."""
-    masks = (tokenizer.starts_word, tokenizer.never_written)
-    return tuple(torch.from_numpy(mask).to(device) for mask in masks)
+    starts_word, never_written = tokenizer.starts_word, tokenizer.never_written
+    return torch.from_numpy(starts_word).to(device), torch.from_numpy(never_written).to(device)
 
 
 @lru_cache(maxsize=16)
@@ -357,7 +357,8 @@ class _Drafts:
 
 def _draft(text: Request, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
     """A draft from what stands on it and the actions that led there: (blank, token, left, right, log-probability)."""
-    history, total = None, 0.0
+    history: History | None = None
+    total = 0.0
     for blank, token, left, right, log_prob in actions:
         history = (history, blank, token, bool(left), bool(right), log_prob)
         total += log_prob

@@ -73,7 +73,7 @@ class HostScores:
         return cls(view, *(array.cpu().numpy() for array in arrays))
 
 
-Drawing = Generator[tuple[int, int], np.ndarray, Candidate | None]
+Drawing = Generator[tuple[int, int], np.ndarray | None, Candidate | None]
 
 
 def _in_step(view: ScoredDrafts, drawing: Sequence[Drawing]) -> list[Candidate | None]:
@@ -111,6 +111,7 @@ def _draw(host: HostScores, rows: list[int], options: SampleOptions, stream: np.
     while np.isfinite(log_p).any():
         word = _pick(_truncate(log_p, options), options.temperature, stream)
         log_sides = yield row, word  # [4]
+        assert log_sides is not None
         kind = int(host.starts_word[word])
         open_sides = [
             s for s in range(4) if open_blank.sides[kind, s] and text.rules.accepts(draft, open_blank, word, s)

@@ -195,7 +195,7 @@ class ScoredDrafts:
         self, row: int, ranked: list[float], places: list[int], words: list[int], need: int
     ) -> list[Candidate]:
         text, draft = self.group[self.owner[row]]
-        open_blank, candidates = self.open_blanks[row], []
+        open_blank, candidates = self.open_blanks[row], list[Candidate]()
         for log_prob, place in zip(ranked, places, strict=True):
             if log_prob == -math.inf or len(candidates) == need:
                 break

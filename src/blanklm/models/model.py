@@ -42,8 +42,9 @@ class Model(nn.Module):
         for module in self.modules():
             if isinstance(module, EncoderLayer):
                 module.compile(dynamic=True)
-        if hasattr(self, "read_out"):
-            self.read_out = torch.compile(self.read_out, dynamic=True)
+        read_out: Any = getattr(self, "read_out", None)
+        if read_out is not None:
+            vars(self)["read_out"] = torch.compile(read_out, dynamic=True)  # shadows the method
 
     def uncompile_read_out(self) -> None:
         """Undo ``compile_parts`` of the read-out, for a copy that is only evaluated."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from blanklm.core.packing import Packing
 from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
-from blanklm.models.blm import BLM, BLMConfig, BLMScores, Drawn
+from blanklm.models.blm import BLM, BLMConfig, BLMScores, BLMTargets
 from blanklm.models.registry import register
 
 
@@ -27,7 +27,7 @@ class StyledBLMConfig(BLMConfig):
 
 @dataclass(frozen=True)
 class StyledDrawn:
-    drawn: Drawn
+    drawn: BLMTargets
     styles: Tensor  # [B]
 
 

@@ -65,7 +65,7 @@ def plainly(model, text, shown, given, temperature=1.0):
     z, answer = encoded(model, actions.canvas, given), torch.zeros(len(text))
     p_blank = model.choose(z[actions.blanks]).squeeze(1).softmax(0)  # [K]
     for row, word, left, right, position in zip(
-        actions.asked[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
+        actions.queried[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
     ):
         blank = z[actions.blanks[row]]
         p_word = (model.word_logits(blank[None])[0] / temperature).softmax(0)  # [V]
