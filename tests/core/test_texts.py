@@ -11,7 +11,7 @@ from blanklm.training.epochs import training_epoch, validation_epoch
 @pytest.fixture(scope="module")
 def texts():
     rng = np.random.default_rng(0)
-    return TokenisedTexts([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(3000)])
+    return TokenisedTexts.from_ids([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(3000)])
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_little_of_a_batch_is_padding(texts):
 
 
 def test_a_text_longer_than_the_budget_is_a_batch_of_its_own():
-    texts = TokenisedTexts([[5] * 100, [5] * 3, [5] * 2])
+    texts = TokenisedTexts.from_ids([[5] * 100, [5] * 3, [5] * 2])
     draws = training_epoch(texts, 10, seed=0, epoch=0)
     assert sorted(sorted(draw.indices.tolist()) for draw in draws) == [[0], [1, 2]]
 
@@ -50,7 +50,7 @@ def test_fractions_are_spread_evenly_over_the_epoch_and_uniform_for_each_text(te
     assert abs(counts - 30).max() <= 2  # 3,000 texts: random draws would stray by about 15
     one_text = []
     for epoch in range(400):
-        small = TokenisedTexts([[5], [6, 7], [8]])
+        small = TokenisedTexts.from_ids([[5], [6, 7], [8]])
         one_text += [
             d.fractions[list(d.indices).index(1)] for d in training_epoch(small, 3, 0, epoch) if 1 in d.indices
         ]
@@ -72,6 +72,6 @@ def test_processes_share_a_batch_without_overlap_or_loss(texts):
 
 
 def test_empty_texts_are_left_out_and_long_ones_cut_and_both_counted():
-    texts = TokenisedTexts([[], [5, 6, 7, 8], [9]], max_length=3)
+    texts = TokenisedTexts.from_ids([[], [5, 6, 7, 8], [9]], max_length=3)
     assert (len(texts), texts.empty, texts.cut) == (2, 1, 1)
     assert texts[0].tolist() == [5, 6, 7] and texts[1].tolist() == [9]

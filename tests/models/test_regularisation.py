@@ -116,14 +116,14 @@ def epoch_as_it_was(texts, tokens_per_batch, seed, epoch, skew):
 
 def test_one_canvas_a_text_draws_what_was_always_drawn():
     rng = np.random.default_rng(0)
-    texts = TokenisedTexts([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(800)])
+    texts = TokenisedTexts.from_ids([rng.integers(4, 100, size=rng.integers(1, 60)).tolist() for _ in range(800)])
     for before, now in zip(epoch_as_it_was(texts, 64, 3, 1, 0.7), training_epoch(texts, 64, 3, 1, 0.7), strict=True):
         for part in ("indices", "fractions", "seeds"):
             np.testing.assert_array_equal(getattr(before, part), getattr(now, part))
 
 
 def test_several_canvases_of_a_text_stand_in_its_batch_and_differ():
-    texts = TokenisedTexts([[5] * 8 for _ in range(50)])
+    texts = TokenisedTexts.from_ids([[5] * 8 for _ in range(50)])
     draws = training_epoch(texts, 64, 0, 0, canvases=4)
     assert Counter(i for draw in draws for i in draw.indices) == dict.fromkeys(range(50), 4)
     assert all(len(set(draw.indices)) == 2 for draw in draws)
@@ -162,7 +162,7 @@ def test_sentences_go_to_their_ends_and_take_the_ends_of_lines_with_them():
 
 def test_texts_in_context_come_after_what_stands_before_them():
     flat = np.array([5, 6, 7, EOS, EOS, 8, 9, EOS])
-    texts = TokenisedTexts.flat_of(flat, [3, 3, 2], context=2)
+    texts = TokenisedTexts(flat, [3, 3, 2], context=2)
     tokens, lengths = texts.padded(np.arange(3))
     assert texts.given(np.arange(3)).tolist() == [0, 2, 2] and texts.sizes.tolist() == lengths.tolist() == [3, 5, 4]
     read = [row[:length].tolist() for row, length in zip(tokens, lengths, strict=True)]
@@ -172,21 +172,21 @@ def test_texts_in_context_come_after_what_stands_before_them():
     assert batch.given.tolist() == [0, 2] and batch.lengths.tolist() == [3, 4]
     for draws in (training_epoch(texts, 10, 0, 0), validation_epoch(texts, 10)):
         assert all(draw.collate(texts).tokens.numel() <= 10 for draw in draws)  # what is read counts
-    many = TokenisedTexts.flat_of(np.full(2600, 5), [1, 25] * 100, context=20)
+    many = TokenisedTexts(np.full(2600, 5), [1, 25] * 100, context=20)
     drawn = [many.lengths[draw.indices].mean() for draw in training_epoch(many, 900, 0, 0)]
     assert len(drawn) == 10 and min(drawn) > 5 and max(drawn) < 21  # short and long ones together
-    for part_of in (lambda: texts.some(0, 2), lambda: TokenisedTexts.joined([texts, texts])):
-        with pytest.raises(BlankLMError, match="texts in context stand in one stream"):
+    for part_of in (lambda: texts.slice(0, 2), lambda: TokenisedTexts.joined([texts, texts])):
+        with pytest.raises(BlankLMError, match="texts in context are parts of one stream"):
             part_of()
-    alone = TokenisedTexts.flat_of(flat, [3, 3, 2])
+    alone = TokenisedTexts(flat, [3, 3, 2])
     assert alone.sizes.tolist() == alone.padded(np.arange(3))[1].tolist() == [3, 3, 2]
     assert Draw(np.array([0, 2]), np.zeros(2), np.zeros(2)).collate(alone).given is None
-    assert texts.fingerprint != alone.fingerprint != TokenisedTexts.flat_of(flat, [3, 3, 2], context=1).fingerprint
+    assert texts.fingerprint != alone.fingerprint != TokenisedTexts(flat, [3, 3, 2], context=1).fingerprint
 
 
 def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
     model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
-    chunks = TokenisedTexts.flat_of(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
+    chunks = TokenisedTexts(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
     with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 

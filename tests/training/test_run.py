@@ -25,7 +25,7 @@ from tests.support.runs import SENTENCES, Payload, corpus, new_model
 def test_a_tiny_model_overfits_ten_sentences(tmp_path):
     """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
     tokenizer, texts = corpus()
-    many_canvases = TokenisedTexts(tokenizer.encode_many(SENTENCES * 16))
+    many_canvases = TokenisedTexts.from_ids(tokenizer.encode_many(SENTENCES * 16))
     config = TrainingConfig(
         steps=800, tokens_per_batch=1024, learning_rate=3e-3, warmup=20, weight_decay=0, evaluate_every=800
     )
@@ -112,7 +112,7 @@ def test_the_learning_rate_rises_once_and_never_again():
 
 def test_early_stopping_keeps_the_best_model(tmp_path):
     tokenizer, texts = corpus()
-    other = TokenisedTexts(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
+    other = TokenisedTexts.from_ids(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
     config = TrainingConfig(
         steps=2000, tokens_per_batch=512, learning_rate=3e-3, warmup=5, evaluate_every=10, save_every=1000, patience=3
     )
@@ -167,7 +167,7 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
         train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False, **options)
 
     with pytest.raises(TrainingError, match="no text to train on"):
-        go(texts=TokenisedTexts([[]]))
+        go(texts=TokenisedTexts.from_ids([[]]))
     with pytest.raises(TrainingError, match="no run to resume"):
         go(resume=True)
     go()
@@ -176,7 +176,7 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
     with pytest.raises(TrainingError, match="training setting steps was 2 and is now 9"):
         go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
     with pytest.raises(TrainingError, match="other texts"):
-        go(texts=TokenisedTexts([[5, 6]]), resume=True)
+        go(texts=TokenisedTexts.from_ids([[5, 6]]), resume=True)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(TrainingError, match=r"run.json is damaged"):
         go(resume=True)

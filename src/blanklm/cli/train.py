@@ -176,9 +176,11 @@ def train(
     def encode(lines: list[str]) -> list[list[int]]:
         return stream_chunks(words.encode_many(lines), max_length) if stream else words.encode_many(lines)
 
-    validation = TokenisedTexts(encode(valid_lines), max_length)
+    validation = TokenisedTexts.from_ids(encode(valid_lines), max_length)
     training = (
-        StreamedTexts(files, encode, max_length) if from_disk else TokenisedTexts(encode(train_lines), max_length)
+        StreamedTexts(files, encode, max_length)
+        if from_disk
+        else TokenisedTexts.from_ids(encode(train_lines), max_length)
     )
     parts = [part for part in (training, validation) if isinstance(part, TokenisedTexts)]
     cut, empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
@@ -190,7 +192,7 @@ def train(
     else:
         model = BLM(BLMConfig(len(words), encoder, max_length=max_length))
         init_heads_on_neighbours(model.encoder.layers[0])
-        some = TokenisedTexts(encode(list(sample_texts(files, 1_000_000)))) if from_disk else training
+        some = TokenisedTexts.from_ids(encode(list(sample_texts(files, 1_000_000)))) if from_disk else training
         init_bias_from_frequencies(model, some.flat)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(backbone).name if backbone else (size or Size.small).value

@@ -39,7 +39,8 @@ def train_transfer(
 
     def tokenised(by_style: Sequence[Sequence[str]]) -> TokenisedTexts:
         parts = [
-            TokenisedTexts(tokenizer.encode_many(lines), max_length, style) for style, lines in enumerate(by_style)
+            TokenisedTexts.from_ids(tokenizer.encode_many(lines), max_length, style)
+            for style, lines in enumerate(by_style)
         ]
         return TokenisedTexts.joined(parts)
 

@@ -64,7 +64,7 @@ class StagedRun(Run):
         epoch = 0
         while True:  # the clock ends it
             stage = self.stage
-            members = self.texts.some(stage.first, stage.last)
+            members = self.texts.slice(stage.first, stage.last)
             draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
             for batch, draw in enumerate(draws, 1):
                 if self.stage != stage:
@@ -112,4 +112,4 @@ def encode_characters(texts: Sequence[str], tokenizer: Tokenizer) -> TokenisedTe
         if len(character) == 1:
             table[ord(character)] = i
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.uint32)
-    return TokenisedTexts.flat_of(table[codes], [len(text) for text in texts])
+    return TokenisedTexts(table[codes], [len(text) for text in texts])
