@@ -187,7 +187,7 @@ def test_texts_in_context_come_after_what_stands_before_them():
 def test_a_model_that_has_no_use_for_a_context_says_so(tmp_path):
     model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
     chunks = TokenisedTexts(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
-    with pytest.raises(TrainingError, match="InsertionTransformer has no use for a context"):
+    with pytest.raises(TrainingError, match="InsertionTransformer does not support context"):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")
 
 

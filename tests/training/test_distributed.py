@@ -88,7 +88,8 @@ def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_a
     script = folder.parent / f"{folder.name}.py"
     script.write_text(code)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run(
         [sys.executable, *launch], env=environment, capture_output=True, text=True, timeout=90, cwd=folder.parent
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +28,10 @@ class Batch:
     given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
 
     def to(self, device: torch.device | str) -> Batch:
-        parts = vars(self).items()
-        return Batch(**{name: part.to(device) if isinstance(part, Tensor) else part for name, part in parts})
+        tensors: dict[str, Any] = {
+            name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
