@@ -19,7 +19,8 @@ from torch.distributed.tensor import DTensor
 from blanklm.errors import TrainingError
 from blanklm.training import checkpoint
 from blanklm.training import run as training
-from blanklm.training.run import Run, TrainingConfig
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import Run
 from blanklm.training.streamed import StreamedTexts
 from tests.support.paths import ROOT
 from tests.support.runs import SENTENCES, corpus, new_model

@@ -10,15 +10,20 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
 from blanklm.core.likelihood import bound
 from blanklm.core.texts import TokenisedTexts
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError, TrainingError
+from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.training import checkpoint
-from blanklm.training.run import Run, TrainingConfig, train
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import Run, train
 from blanklm.training.streamed import StreamedTexts
+from tests.support.baselines import make
 from tests.support.runs import SENTENCES, Payload, corpus, new_model
 
 
@@ -394,3 +399,10 @@ def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
     assert 0 < progress.step < 10**6 and 0.5 <= progress.seconds < 5
     assert progress.best_step == progress.step  # evaluated once more at the end
     assert (tmp_path / f"state-{progress.step:08d}").is_dir()
+
+
+def test_a_model_without_support_for_context_says_so(tmp_path):
+    model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
+    chunks = TokenisedTexts(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
+    with pytest.raises(TrainingError, match="InsertionTransformer does not support context"):
+        train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from blanklm.bulk.lines import (
     listed,
     one_line_json,
 )
+from blanklm.training.progress import say as say
 
 if TYPE_CHECKING:
     pass
@@ -45,12 +45,6 @@ def terminal():
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def say(message: str) -> None:
-    """To people, once: of several training processes the first speaks."""
-    if os.environ.get("RANK", "0") == "0":
-        print(message, file=sys.stderr)
 
 
 def warn_of_unknown(words, line: Line) -> None:

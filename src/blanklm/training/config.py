@@ -106,15 +106,32 @@ class TrainingConfig:
         return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
-def help_of(cls: type) -> dict[str, Help]:
-    """Return the fields of a class that are options, with their help."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {name: item for name, hint in hints.items() for item in get_args(hint)[1:] if isinstance(item, Help)}
+@dataclass(frozen=True)
+class Option:
+    """A field that has a help text, as ``fit`` and the command line see it."""
+
+    name: str
+    type: Any
+    default: Any
+    help: Help
+
+
+def training_options() -> list[Option]:
+    """List the options of ``fit`` and ``blanklm train``."""
+    options = []
+    for cls in (FitOptions, TrainingConfig):
+        for name, hint in get_type_hints(cls, include_extras=True).items():
+            kind, *extras = get_args(hint) or (hint,)
+            for text in extras:
+                if isinstance(text, Help):
+                    default = None if text.automatic else getattr(cls, name)
+                    options.append(Option(name, kind | None if text.automatic else kind, default, text))
+    return options
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[FitOptions, TrainingConfig]:
     """Sort the options of ``fit`` into the two classes, and choose those that depend on others where they are None."""
-    automatic = {name for name, text in help_of(TrainingConfig).items() if text.automatic}
+    automatic = {option.name for option in training_options() if option.help.automatic}
     given = {name: value for name, value in options.items() if not (name in automatic and value is None)}
     of_fit, of_training = ({item.name for item in fields(cls)} for cls in (FitOptions, TrainingConfig))
     if unknown := given.keys() - of_fit - of_training:
