@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from blanklm.bulk.lines import (
     listed,
     one_line_json,
 )
+from blanklm.training.progress import say as say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,12 +45,6 @@ def terminal() -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def say(message: str) -> None:
-    """Print to standard error, once: of several training processes only the first prints."""
-    if os.environ.get("RANK", "0") == "0":
-        print(message, file=sys.stderr)
 
 
 def warn_of_unknown(words: tuple[str, ...], line: Line) -> None:

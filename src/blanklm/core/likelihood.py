@@ -264,7 +264,7 @@ class _Pairs:
         if len(written) != len(lengths) or (written < 0).any() or (written > lengths).any():
             raise BlankLMError("`given` must be between 0 and the length of each text")
         kept = np.array(sorted(np.flatnonzero(written > 0), key=lambda k: lengths[k]), dtype=int)
-        tokenised = TokenisedTexts(texts[k] for k in kept)
+        tokenised = TokenisedTexts.from_ids(texts[k] for k in kept)
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
         return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
 

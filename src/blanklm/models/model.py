@@ -21,6 +21,11 @@ class Model(nn.Module):
     reads_context: ClassVar[bool] = False  # whether texts may come with leading tokens that are given
     needs_context: ClassVar[bool] = False  # whether a text by itself means nothing to it
 
+    @property
+    def context(self) -> int | None:
+        """The tokens of context that every text must come with; None: any number, if the model reads context."""
+        return None
+
     def prepare(self, batch: Batch) -> Any:
         """Compute ahead what the loss of a batch needs; needs no weights, so another process may do it."""
         raise NotImplementedError

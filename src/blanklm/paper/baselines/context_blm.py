@@ -101,6 +101,10 @@ class ContextBLM(BLM):
             initialise(part)
         nn.init.constant_(self.writes.bias, MOSTLY)
 
+    @property
+    def context(self) -> int:
+        return self.config.context
+
     def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
         """A stream cut as this model goes through it: sentence by sentence, each with its context."""
         longest = self.config.max_length - self.config.context

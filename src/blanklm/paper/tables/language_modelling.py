@@ -264,7 +264,7 @@ class Part(Reproduced):
         if self.system.by_sentence:
             return sentences_in_context(stream, self.corpus.end_tokens, self.system.chunk, self.system.context)
         lengths = [len(chunk) for chunk in cut(stream, self.system.chunk)]
-        return TokenisedTexts.flat_of(stream, lengths, self.system.context)
+        return TokenisedTexts(stream, lengths, context=self.system.context)
 
     # --- Measuring --------------------------------------------------------------------------------------------------
 
