@@ -123,7 +123,7 @@ class BlankLM:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done.
 
         ``watch`` is called before each pass over the text, with a function that gives the leading trajectory so far;
-        if it returns False the text is given up, and ``fill`` gives None for it.
+        if it returns False the text is given up, and ``fill`` returns None for it.
         """
         self._check_by_itself()
         request = Request.parse(text, constraints, self.tokenizer, self.longest)

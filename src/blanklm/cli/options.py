@@ -61,7 +61,7 @@ def load_model(model: str | None, device: str | None) -> BlankLM:
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of its dataclass parameters as options of its own (see ``blanklm.options``)."""
+    """Give a command the fields of its dataclass parameters as options (see ``blanklm.options``)."""
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     products: dict[str, type] = {}

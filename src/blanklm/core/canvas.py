@@ -73,7 +73,7 @@ class Canvas:
 
     @property
     def spans(self) -> tuple[tuple[Token | Blank, ...], ...]:
-        """For each blank of the first canvas, what stands in its place now."""
+        """For each blank of the first canvas, what is in its place now."""
         return tuple(
             tuple(item for item, origin in zip(self.items, self.origins, strict=True) if origin == o)
             for o in range(len(self.limits))
@@ -185,10 +185,10 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Fill:
-    """A filled canvas: the text, what was put in each blank, log p, and how it came about.
+    """A filled canvas: the text, what was put in each blank, log p, and the trajectory.
 
     ``log_prob`` is the log of the summed probability of all the trajectories the search merged into this fill.
-    ``alternatives`` are the next best fills, best first, where more than one was asked for.
+    ``alternatives`` are the next best fills, best first, if more than one was requested.
     """
 
     text: str
@@ -199,7 +199,7 @@ class Fill:
 
     @cached_property
     def trajectory(self) -> Trajectory | None:
-        """How the fill came about; put together when it is first asked for."""
+        """The steps that led to the fill, built on first use."""
         return self.steps() if self.steps is not None else None
 
     @property

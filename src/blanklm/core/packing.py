@@ -60,7 +60,7 @@ class Packing:
 
     @classmethod
     def best_for(cls, lengths: Tensor, longest: int, on_gpu: bool) -> Packing:
-        """In rows where a GPU would give each short sequence a tile of its own, else end to end."""
+        """Pack in rows where a GPU would spend a whole tile on each short sequence, else end to end."""
         if on_gpu and 2 * longest <= ROWS[-1]:
             return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
         return cls.of(lengths, longest)

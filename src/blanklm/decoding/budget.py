@@ -125,7 +125,7 @@ class Rules:
         if draft.pending:
             position, tail = draft.pending
             rule = self.by_blank[draft.origins[position]]
-            # The word goes on right after its last token, and leaves room for what is still to come of it.
+            # The phrase continues right after its last token, and leaves room for the rest of it.
             fitting = ~LEFT & RIGHT if len(tail) > 1 else ~LEFT
             return [
                 OpenBlank(draft.blanks.index(position), rule, tail[:1], lambda: self._sides(draft, position) & fitting)

@@ -49,7 +49,7 @@ def _only_lengths(rule: Rule) -> bool:
 def fill_greedily(
     policy: Scorer, texts: Sequence[Request], order: str = "confident", threshold: float = 0.0
 ) -> list[Draft | None]:
-    """A finished draft for each text, an unfinished one where it was given up, None where lengths led into a dead end.
+    """Return a finished draft for each text, an unfinished one if it was given up, None if lengths led to a dead end.
 
     ``order`` is one of ``search.ORDERS``, or "parallel": then every blank whose best action has a probability of at
     least ``threshold`` acts in a pass, and the most confident one in any case.
@@ -315,7 +315,7 @@ class _Drafts:
         return len(self.text) > 0
 
     def _put_away(self, dead_ends: Tensor, given_up: Tensor | None = None) -> None:
-        """Go on without the drafts that are finished, stuck or given up."""
+        """Set aside the drafts that are finished, stuck or given up."""
         done = ~(self.items == BLANK).any(1)  # [N]
         done[dead_ends] = True
         if given_up is not None:
@@ -334,7 +334,7 @@ class _Drafts:
             self.items, self.origins = self.items[:, :width], self.origins[:, :width]
 
     def _to_drafts(self) -> list[Draft | None]:
-        """The history of each text, put together from the records of all passes."""
+        """Assemble the draft of each text from the records of all passes."""
         actions: list[list[tuple]] = [[] for _ in self.texts]
         for record, log_probs in zip(self.written, self.log_probs, strict=True):
             for text, *action in zip(*record.tolist(), log_probs.tolist(), strict=True):
@@ -356,7 +356,7 @@ class _Drafts:
 
 
 def _draft(text: Request, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
-    """A draft from what stands on it and the actions that led there: (blank, token, left, right, log-probability)."""
+    """Build a draft from its items and the actions that led there: (blank, token, left, right, log-probability)."""
     history: History | None = None
     total = 0.0
     for blank, token, left, right, log_prob in actions:

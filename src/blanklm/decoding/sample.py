@@ -24,9 +24,9 @@ REDRAWS = 16  # how often a sample that ran into a dead end is begun again
 def sample(
     policy: Scorer, texts: Sequence[Request], options: SampleOptions, numbers: Sequence[int] | None = None
 ) -> list[list[Draft]]:
-    """``n`` independent draws for each text, in the order drawn; none for a text that is given up.
+    """Draw ``n`` independent samples of each text, in the order drawn; none for a text that is given up.
 
-    Each draw has a random stream of its own, seeded by (seed, number of the text, number of the draw), so it does
+    Each draw has its own random stream, seeded by (seed, number of the text, number of the draw), so it does
     not depend on what else is in the batch. ``numbers`` are those of the texts, 0, 1, ... by default.
     A draft's probability is that under the model, whatever the temperature.
     """

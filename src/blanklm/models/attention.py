@@ -98,8 +98,8 @@ class LayerFrozenWindow:
         place = packing.sequence, packing.position
         keys, values = self.read.keys[self.of], self.read.values[self.of]  # [R, L, H, d/H] each
         keys[place], values[place] = k, v
-        stretch = packing.starts[:-1][packing.sequence]  # [N] where its stretch begins among all
-        column = torch.arange(len(q), device=q.device) - stretch  # [N] its place in the stretch
+        window = packing.starts[:-1][packing.sequence]  # [N] where its window begins among all
+        column = torch.arange(len(q), device=q.device) - window  # [N] its place in the window
         queries = q.new_zeros(len(packing), packing.longest, *q.shape[1:])  # [R, n, H, d/H]
         queries[packing.sequence, column] = q
         inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]

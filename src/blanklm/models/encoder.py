@@ -70,7 +70,7 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
         self.output_dropout = Dropout(config.output_dropout)
-        # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
+        # Angles by position, looked up: computed in place, a compiler would recompute them in every layer.
         cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
