@@ -35,9 +35,9 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus
 from blanklm.decoding.beam import beam_search
-from blanklm.decoding.request import Request
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.fill import fill_in_parallel
+from blanklm.decoding.request import Request
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
 from blanklm.training.epochs import training_epoch

@@ -18,10 +18,10 @@ import torch
 from torch.nn import functional as F
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.scores import score
 from blanklm.decoding.beam import beam_search
-from blanklm.decoding.request import Request
 from blanklm.decoding.draft import Draft
+from blanklm.decoding.request import Request
+from blanklm.decoding.scores import score
 from blanklm.models.blm import BLM
 
 

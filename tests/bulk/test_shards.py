@@ -14,8 +14,9 @@ import psutil
 import pytest
 import torch
 
+from blanklm.bulk.fill import fill_shards
 from blanklm.bulk.lines import EveryBlank
-from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
+from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, plan
 from blanklm.data import read_lines
 from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError

@@ -82,7 +82,8 @@ def _fill_files(
     as_json: bool,
 ) -> None:
     """Fill whole files into a folder and print the totals."""
-    from blanklm.bulk.shards import fill_shards, plan
+    from blanklm.bulk.fill import fill_shards
+    from blanklm.bulk.shards import plan
 
     if texts or pattern is None or pattern == Path("-"):
         raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")

@@ -1,0 +1,94 @@
+"""Fill many files: plan the shards, fill those that are not finished, report."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from blanklm.bulk.cluster import on_ray
+from blanklm.bulk.lines import one_line_json
+from blanklm.bulk.shards import Filling, Shard, Totals, begin, finished, plan
+from blanklm.bulk.workers import on_this_machine
+from blanklm.errors import BlankLMError
+from blanklm.pretrained import locate
+
+
+def fill_shards(
+    pattern: str,
+    filling: Filling,
+    out: Path,
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Totals:
+    """Fill every file that matches ``pattern`` into ``out``; what is finished there already stays as it is.
+
+    ``ray``: an address of a Ray cluster, or "" for the one of this machine; None fills with ``workers`` processes.
+    ``progress`` is told the number of shards just done.
+    """
+    started = time.perf_counter()
+    if workers is not None and workers < 1:
+        raise BlankLMError(f"--workers must be at least 1, not {workers}")
+    shards = plan(pattern, out)
+    locate(filling.model)
+    begin(filling, out)
+    to_do = [shard for shard in shards if finished(shard) is None]
+    for shard in to_do:
+        Path(shard.attempts).unlink(missing_ok=True)
+    failed: list[dict[str, str]] = []
+    progress(len(shards) - len(to_do))
+    if to_do:
+        reports = (
+            on_this_machine(to_do, filling, min(_workers(workers), len(to_do)))
+            if ray is None
+            else on_ray(to_do, filling, workers, ray or None)
+        )
+        for report in reports:
+            if report.error is not None:
+                failed.append({"shard": report.source, "error": report.error})
+            progress(1)
+    return _sum_up(shards, len(shards) - len(to_do), failed, out, time.perf_counter() - started)
+
+
+def _workers(workers: int | None) -> int:
+    """The number of processes on this machine: by default one per GPU, or per core."""
+    if workers is not None:
+        return workers
+    import torch
+
+    return torch.cuda.device_count() or os.cpu_count() or 1
+
+
+def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:
+    """Write the totals and the failures of all shards."""
+    from blanklm.files import replacing
+
+    done = lines = failed_lines = 0
+    with replacing(out / "failures.jsonl") as failures, replacing(out / "report.json") as report_file:
+        with open(failures, "w", encoding="utf-8") as file:
+            for shard in shards:
+                _clean(shard)
+                if (report := finished(shard)) is None:
+                    continue
+                done, lines, failed_lines = done + 1, lines + report.lines, failed_lines + len(report.failures)
+                for failure in report.failures:
+                    file.write(one_line_json({"shard": shard.source, **failure}) + "\n")
+        totals = Totals(done, skipped, lines, failed_lines, tuple(failed), round(seconds, 3))
+        report_file.write_text(json.dumps(asdict(totals), indent=2) + "\n", encoding="utf-8")
+    return totals
+
+
+def _clean(shard: Shard) -> None:
+    """Remove what killed workers left half-written."""
+    leftovers = [Path(shard.attempts)]
+    for path in (Path(shard.target), Path(shard.report)):
+        leftovers += path.parent.glob(f".{glob.escape(path.name)}.*.tmp")
+    for leftover in leftovers:
+        with suppress(OSError):
+            leftover.unlink()
