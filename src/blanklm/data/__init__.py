@@ -5,7 +5,7 @@
 """
 
 from blanklm.data.masking import (
-    Masked,
+    MaskedText,
     editors_restorations,
     many_slots,
     mask_corpus,
@@ -32,7 +32,7 @@ __all__ = [
     "Corpus",
     "CorpusFile",
     "FileStatus",
-    "Masked",
+    "MaskedText",
     "corpora",
     "data_root",
     "editors_restorations",

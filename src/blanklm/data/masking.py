@@ -24,7 +24,7 @@ _WORD = re.compile(r"\S+")  # the words of str.split(), with their places
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedText:
     """A text with blanks, and what each blank hides, inner whitespace included."""
 
     template: Template
@@ -36,7 +36,7 @@ class Masked:
         return self.template.render(self.spans)
 
 
-def mask_words(text: str, ratio: float, rng: Random) -> Masked:
+def mask_words(text: str, ratio: float, rng: Random) -> MaskedText:
     """Hide ceil(``ratio`` * n) of the n words of ``text``; neighbouring hidden words share one blank.
 
     Everything outside the blanks stays exactly as it was. A text without words gets no blank.
@@ -49,7 +49,7 @@ def mask_words(text: str, ratio: float, rng: Random) -> Masked:
     return blank_out(text, words, set(rng.sample(range(len(words)), hidden_count)))
 
 
-def blank_out(text: str, words: Sequence[tuple[int, int]], hidden: Set[int]) -> Masked:
+def blank_out(text: str, words: Sequence[tuple[int, int]], hidden: Set[int]) -> MaskedText:
     """Hide the words of these numbers; ``words`` are the places of all. Neighbours share one blank."""
     pieces, spans, shown_from = [], [], 0
     for i, (start, end) in enumerate(words):
@@ -62,10 +62,10 @@ def blank_out(text: str, words: Sequence[tuple[int, int]], hidden: Set[int]) -> 
             spans.append(text[run_from:end])
             shown_from = end
     pieces.append(text[shown_from:])
-    return Masked(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
+    return MaskedText(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
 
 
-def mask_corpus(texts: Iterable[str], ratio: float, seed: int) -> list[Masked]:
+def mask_corpus(texts: Iterable[str], ratio: float, seed: int) -> list[MaskedText]:
     """Mask each text with its own random numbers, drawn from ``seed`` and the text's index.
 
     So the mask of a text does not change when the texts around it do, or when they are split over machines.
@@ -73,20 +73,22 @@ def mask_corpus(texts: Iterable[str], ratio: float, seed: int) -> list[Masked]:
     return [mask_words(text, ratio, Random(f"{seed}/{index}")) for index, text in enumerate(texts)]
 
 
-def write_masks(path: Path, masked: Iterable[Masked]) -> None:
+def write_masks(path: Path, masked: Iterable[MaskedText]) -> None:
     """Canvases and what they hide, a JSON object a line: what every system of a comparison is given."""
     lines = (json.dumps({"canvas": str(m.template), "hidden": m.spans}, ensure_ascii=False) + "\n" for m in masked)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def read_masks(path: Path) -> list[Masked]:
+def read_masks(path: Path) -> list[MaskedText]:
     """What ``write_masks`` wrote."""
     with open(path, encoding="utf-8") as lines:
-        return [Masked(Template.parse(record["canvas"]), tuple(record["hidden"])) for record in map(json.loads, lines)]
+        return [
+            MaskedText(Template.parse(record["canvas"]), tuple(record["hidden"])) for record in map(json.loads, lines)
+        ]
 
 
-def no_infill(masked: Masked) -> str:
+def no_infill(masked: MaskedText) -> str:
     """The shown words alone, joined by single spaces: what a system that fills nothing would answer."""
     return " ".join(word for piece in masked.template.pieces for word in piece.split())
 
@@ -100,7 +102,7 @@ TRIES = 400  # to place a slot of some length before a shorter one is tried
 _EDITED = re.compile(r"(?:\[[^\[\]]*\])+")
 
 
-def single_slot(text: str, rng: Random, context: int = CONTEXT) -> Masked | None:
+def single_slot(text: str, rng: Random, context: int = CONTEXT) -> MaskedText | None:
     """One slot of 1 to 10 characters in at most ``context`` characters of a text; None where nothing can be hidden."""
     if len(text) > context:
         start = rng.randrange(len(text) - context + 1)
@@ -118,7 +120,7 @@ def single_slot(text: str, rng: Random, context: int = CONTEXT) -> Masked | None
     return None
 
 
-def many_slots(text: str, ratio: float, rng: Random, context: int = CONTEXT) -> Masked | None:
+def many_slots(text: str, ratio: float, rng: Random, context: int = CONTEXT) -> MaskedText | None:
     """Slots of 1 to 10 characters that do not touch, until ``ratio`` of the characters are hidden, or no slot fits."""
     if not 0 < ratio < 1:
         raise DataError(f"the share of characters to hide lies between 0 and 1, not at {ratio}")
@@ -145,7 +147,7 @@ def many_slots(text: str, ratio: float, rng: Random, context: int = CONTEXT) -> 
     return cut(text, sorted(slots)) if slots else None
 
 
-def slots_of_corpus(texts: Iterable[str], ratio: float | None, seed: int) -> list[Masked]:
+def slots_of_corpus(texts: Iterable[str], ratio: float | None, seed: int) -> list[MaskedText]:
     """``many_slots`` of each text, or ``single_slot`` without a ratio; each text with random numbers of its own."""
     masked = []
     for index, text in enumerate(texts):
@@ -156,7 +158,7 @@ def slots_of_corpus(texts: Iterable[str], ratio: float | None, seed: int) -> lis
     return masked
 
 
-def editors_restorations(marked: str) -> Masked | None:
+def editors_restorations(marked: str) -> MaskedText | None:
     """What an editor restored, in brackets, as the slots: ``dis man[ibus] sacrum``; None where nothing was.
 
     Brackets that touch are one slot; a bracket that holds a lost letter still, or nothing but space, is none. A text
@@ -175,7 +177,7 @@ def editors_restorations(marked: str) -> Masked | None:
     return cut(text, slots) if slots else None
 
 
-def cut(text: str, slots: Iterable[tuple[int, int]]) -> Masked:
+def cut(text: str, slots: Iterable[tuple[int, int]]) -> MaskedText:
     """The text with blanks of known length at the ``slots`` (from, to), which are in order."""
     pieces, spans, shown_from = [], [], 0
     for start, end in slots:
@@ -183,4 +185,4 @@ def cut(text: str, slots: Iterable[tuple[int, int]]) -> Masked:
         spans.append(text[start:end])
         shown_from = end
     pieces.append(text[shown_from:])
-    return Masked(Template(tuple(pieces), tuple(Blank.exactly(len(span)) for span in spans)), tuple(spans))
+    return MaskedText(Template(tuple(pieces), tuple(Blank.exactly(len(span)) for span in spans)), tuple(spans))

@@ -24,7 +24,7 @@ from blanklm.api import BlankLM, Request
 from blanklm.core.canvas import Fill
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data.masking import Masked, blank_out
+from blanklm.data.masking import MaskedText, blank_out
 from blanklm.decoding.constraint import Constraint
 from blanklm.errors import BlankLMError
 from blanklm.models.classifier import Classifier
@@ -123,20 +123,20 @@ class Marked:
         return cls(text, tuple(words), by_user)
 
     @property
-    def masked(self) -> Masked:
+    def masked(self) -> MaskedText:
         return self.with_only(len(self.words))
 
     @property
     def canvas(self) -> str:
         return str(self.masked.template)
 
-    def with_only(self, most: int) -> Masked:
+    def with_only(self, most: int) -> MaskedText:
         """The text with at most so many of its marked words blanked, those of the greatest weight."""
         marked = [i for i, word in enumerate(self.words) if word.masked]
         chosen = sorted(marked, key=lambda i: -self.words[i].weight)[:most]
         return blank_out(self.text, [(word.start, word.end) for word in self.words], set(chosen))
 
-    def nested(self) -> list[Masked]:
+    def nested(self) -> list[MaskedText]:
         """Masks from the one word of the greatest weight to all that are marked; a user's own mask is not cut down."""
         marked = sum(word.masked for word in self.words)
         sizes = [marked] if self.by_user else sorted({min(size, marked) for size in (*range(1, MASKS), marked)})
@@ -347,7 +347,7 @@ class Transfer:
         progress: Callable[[int], None] | None = None,
         numbers: Sequence[int] | None = None,
         wanted: Sequence[Callable[[], bool]] | None = None,
-    ) -> list[list[tuple[Masked, Fill]]]:
+    ) -> list[list[tuple[MaskedText, Fill]]]:
         """For each text, what was written into each of its masks, smaller masks first."""
         writer = self.writers[style]
         masks = [m.nested() if fewer else [m.masked] for m in marked]
@@ -359,7 +359,7 @@ class Transfer:
         written = iter(drawn)
         return [[(mask, fill) for mask in each for fill in next(written)] for each in masks]
 
-    def _request(self, writer: BlankLM, mask: Masked, wanted: Callable[[], bool] | None = None) -> Request:
+    def _request(self, writer: BlankLM, mask: MaskedText, wanted: Callable[[], bool] | None = None) -> Request:
         """Placeholders of the corpus are words in its own texts only."""
         constraint = None if self.is_tokenised(mask.text) else Constraint(ban=self.placeholders)
         return writer.prepare(str(mask.template), constraint, wanted and (lambda so_far: wanted()))
@@ -369,7 +369,9 @@ class Transfer:
         words = self.tokenizer.backend.get_vocab()
         return tuple(sorted(word for word in words if _PLACEHOLDER.fullmatch(word)))
 
-    def ranked(self, source: str, pool: Sequence[tuple[Masked, Fill]], style: int, weights: Weights) -> list[Rewrite]:
+    def ranked(
+        self, source: str, pool: Sequence[tuple[MaskedText, Fill]], style: int, weights: Weights
+    ) -> list[Rewrite]:
         """What was written for a text, best first; the same text only once, as the first of its masks has it."""
         pool = list({fill.text: (mask, fill) for mask, fill in reversed(pool)}.values())
         texts = [fill.text for _, fill in pool]
@@ -459,7 +461,7 @@ def in_turn(pieces: Sequence[str], spans: Sequence[str]) -> tuple[str, ...]:
     return (pieces[0], *chain.from_iterable(zip(spans, pieces[1:], strict=True)))
 
 
-def in_print(mask: Masked, spans: Sequence[str]) -> tuple[str, ...]:
+def in_print(mask: MaskedText, spans: Sequence[str]) -> tuple[str, ...]:
     """Pieces and spans in turn, written as in print: "do n't" is "don't", and words have the capitals they had."""
     pieces, written = list(mask.template.pieces), []
     for k, (old, span) in enumerate(zip(mask.spans, spans, strict=True)):
