@@ -73,7 +73,7 @@ def test_an_empty_file_has_no_lines(tmp_path):
     assert list(read_lines(tmp_path / "empty")) == []
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_the_text(tmp_path):
     (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\n")
     assert list(read_lines(tmp_path / "windows.txt")) == ["one", "\ufefftwo"]
 
@@ -149,7 +149,7 @@ def test_jsonl_gives_the_named_field(tmp_path, suffix):
     [
         ('{"text": "a"', "is not JSON"),
         ('["text"]', "is not a JSON object"),
-        ('{"id": 1, "norm": "a"}', "has no field 'text'; it has id, norm"),
+        ('{"id": 1, "norm": "a"}', "has no field 'text': its fields are id, norm"),
         ('{"text": 3}', "is not a string"),
     ],
 )
