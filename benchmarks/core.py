@@ -35,9 +35,9 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus
 from blanklm.decoding.beam import beam_search
-from blanklm.decoding.constraint import Text
+from blanklm.decoding.request import Request
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.parallel import fill_in_parallel
+from blanklm.decoding.fill import fill_in_parallel
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
 from blanklm.training.epochs import training_epoch
@@ -103,7 +103,7 @@ def with_blanks(sentences: list[str]) -> list[str]:
     return [str(Template(m.template.pieces, b)) for m, b in zip(masks, blanks, strict=True)]
 
 
-def texts_to_fill(model: BLM, tokenizer: Tokenizer, lines: list[np.ndarray]) -> list[Text]:
+def texts_to_fill(model: BLM, tokenizer: Tokenizer, lines: list[np.ndarray]) -> list[Request]:
     prepare = BlankLM(model, tokenizer).prepare
     return [prepare(text).text for text in with_blanks([tokenizer.decode(line.tolist()) for line in lines])]
 
@@ -148,7 +148,7 @@ def training(model: BLM, lines: list[np.ndarray], device: str) -> Callable[[], i
     return step
 
 
-def filling(fill: Callable[[list[Text]], list[Draft]], texts: list[Text], batch: int) -> Callable[[], int]:
+def filling(fill: Callable[[list[Request]], list[Draft]], texts: list[Request], batch: int) -> Callable[[], int]:
     """Fill the next ``batch`` texts, in the order they came and not by length, as a server would. Units are tokens."""
     endless = cycle(texts)
 
@@ -156,7 +156,7 @@ def filling(fill: Callable[[list[Text]], list[Draft]], texts: list[Text], batch:
         members = list(islice(endless, batch))
         with torch.inference_mode():
             written = sum(draft.steps for draft in fill(members))
-        assert written == sum(rule.max for text in members for rule in text.constraints.rules), "a blank is not full"
+        assert written == sum(rule.max for text in members for rule in text.rules.by_blank), "a blank is not full"
         return written
 
     return call
@@ -181,7 +181,7 @@ def benchmark(size: str, lines: list[np.ndarray], tokenizer: Tokenizer, device: 
         model = model.bfloat16()
     texts = texts_to_fill(model, tokenizer, lines[: load["lines_to_fill"]])
 
-    def greedy(texts: list[Text]) -> list[Draft]:
+    def greedy(texts: list[Request]) -> list[Draft]:
         return [ranked[0] for ranked in beam_search(model, texts)]
 
     parallel = partial(fill_in_parallel, model)

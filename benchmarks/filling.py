@@ -18,18 +18,19 @@ import torch
 from torch.nn import functional as F
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import beam_search, score
-from blanklm.decoding.constraint import Text
+from blanklm.decoding.scores import score
+from blanklm.decoding.beam import beam_search
+from blanklm.decoding.request import Request
 from blanklm.decoding.draft import Draft
 from blanklm.models.blm import BLM
 
 
 @torch.inference_mode()
-def fill_by_the_formula(model: BLM, text: Text) -> Draft:
+def fill_by_the_formula(model: BLM, text: Request) -> Draft:
     """Greedy, most confident blank first: argmax over all words and sides of p(w) p(l, r | w)."""
-    draft, everything = text.begin(), torch.arange(model.config.vocabulary)
+    draft, everything = text.first_draft(), torch.arange(model.config.vocabulary)
     first_layer = torch.cat((model.sides_from_blank.weight, model.sides_from_word.weight), 1)  # [h, 2d]
-    never = torch.from_numpy(text.constraints.tokenizer.never_written)
+    never = torch.from_numpy(text.rules.tokenizer.never_written)
     encode, encoded = model.encode, []  # the vectors that score() uses
 
     def kept(*packed):
@@ -42,18 +43,18 @@ def fill_by_the_formula(model: BLM, text: Text) -> Draft:
         model.encode = encode
         log_p_word = scores.log_p_word.masked_fill(never, -torch.inf)  # [K, V]
         blank = int(log_p_word.max(1).values.argmax())
-        slot = text.constraints.slots(draft)[blank]
+        slot = text.rules.slots(draft)[blank]
         vector = encoded[-1][draft.blanks[blank]].expand(len(everything), -1)  # [V, d]
         pair = torch.cat((vector, model.embedding(everything)), 1)  # [V, 2d]
         hidden = F.relu(F.linear(pair, first_layer, model.sides_from_blank.bias))  # [V, h]
         log_p_sides = model.sides_out(hidden).log_softmax(1)  # [V, 4]
         joint = (log_p_word[blank][:, None] + log_p_sides).masked_fill(~torch.from_numpy(slot.sides[1]), -torch.inf)
         best = int(joint.argmax())
-        draft = text.constraints.advance(draft, slot, best // 4, best % 4, float(joint.flatten()[best]))
+        draft = text.rules.advance(draft, slot, best // 4, best % 4, float(joint.flatten()[best]))
     return draft
 
 
-def seconds_of(call: Callable[[Text], Draft], texts: list[Text]) -> tuple[float, list[Draft]]:
+def seconds_of(call: Callable[[Request], Draft], texts: list[Request]) -> tuple[float, list[Draft]]:
     call(texts[0])  # warm-up
     started = time.perf_counter()
     drafts = [call(text) for text in texts]

@@ -5,45 +5,32 @@ A string in gives one result, a list in gives a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
-from torch import nn
 
 from blanklm import pretrained
 from blanklm.core import likelihood
-from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
-from blanklm.core.special import BLANK
-from blanklm.core.template import Blank, Template
+from blanklm.core.canvas import Fill, Trajectory
 from blanklm.core.texts import cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import Sampling, beam_search, sample
-from blanklm.decoding.constraint import LONGEST_SPAN, Constraint, Constraints, Text, compile_rules
-from blanklm.decoding.draft import Draft
-from blanklm.decoding.parallel import fill_in_parallel
-from blanklm.errors import BlankLMError, CheckpointError, ConstraintError
+from blanklm.decoding.fill import fill as search
+from blanklm.decoding.options import FillOptions, SampleOptions
+from blanklm.decoding.request import ConstraintLike, Request
+from blanklm.decoding.sample import sample as draw
+from blanklm.errors import BlankLMError, CheckpointError
+from blanklm.models.blm import BLM
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
-SCORE_METHODS = ("exact", "monte-carlo", "bound")
+ScoreMethod = Literal["exact", "monte-carlo", "bound"]
 
-ConstraintLike = Constraint | Mapping[str, Any]
 Progress = Callable[[int], None]  # called with the number of texts just done
-Watch = Callable[[Callable[[], Trajectory]], bool]  # called with the way to the trajectory so far; False: give up
-
-
-@dataclass(frozen=True)
-class Request:
-    """A text that has been parsed, checked and turned into tokens: ready to fill."""
-
-    template: Template
-    spaces: tuple[bool, ...]
-    text: Text
-    unknown: tuple[str, ...]  # given words that the vocabulary does not hold
+Watch = Callable[[Callable[[], Trajectory]], bool]  # called with a way to the trajectory so far; False: give up
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class Score:
 
 
 class BlankLM:
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
+    def __init__(self, model: BLM, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
 
     @classmethod
@@ -81,7 +68,7 @@ class BlankLM:
         ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere, unless you say otherwise.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
-        if loaded.model.product != "fill":
+        if not isinstance(loaded.model, BLM):
             raise BlankLMError(f"{name_or_path} does not fill blanks: use it with blanklm {loaded.model.product}")
         try:
             model = loaded.model.to(checkpoint.device_for(device))
@@ -139,134 +126,82 @@ class BlankLM:
         if it returns False the text is given up, and ``fill`` gives None for it.
         """
         self._check_by_itself()
-        template = Template.parse(text)
-        if not any(piece.strip() for piece in template.pieces) and not template.blanks:
-            raise BlankLMError("the text is empty: write a text with ___ where words are missing")
-        if not template.blanks:
-            raise BlankLMError("there is no blank in the text: write ___ where words are missing")
-        ids, spaces = self.tokenizer.encode_template(template)
-        longest = self.model.config.max_length
-        if len(ids) > longest:
-            raise BlankLMError(
-                f"the text takes {len(ids):,} tokens with its {len(template.blanks):,} blanks, and this model takes at "
-                f"most {longest:,}: shorten it or split it"
-            )
-        each = per_blank(constraints, len(template.blanks))
-        rules = compile_rules(template, each, spaces, self.tokenizer)
-        given = any(i != BLANK for i in ids)
-        prepared = Text(tuple(ids), Constraints(rules, longest, self.tokenizer, LONGEST_SPAN if given else None))
-        prepared.constraints.check_room(prepared.begin())
-        unknown = [word for piece in template.pieces for word in self.tokenizer.unknown_words(piece)]
-        request = Request(template, tuple(spaces), prepared, tuple(dict.fromkeys(unknown)))
+        request = Request.parse(text, constraints, self.tokenizer, self.longest)
         if watch is None:
             return request
-        watched = replace(prepared, watch=lambda so_far: watch(lambda: self._trajectory(request, so_far())))
-        return replace(request, text=watched)
+        return replace(request, watch=lambda so_far: watch(lambda: request.trajectory(so_far())))
 
     @overload
-    def fill(self, texts: str | Request, **options: Any) -> Fill: ...
+    def fill(self, texts: str | Request, options: FillOptions | None = None, **settings: Any) -> Fill: ...
     @overload
-    def fill(self, texts: Sequence[str | Request], **options: Any) -> list[Fill]: ...
+    def fill(
+        self, texts: Sequence[str | Request], options: FillOptions | None = None, **settings: Any
+    ) -> list[Fill]: ...
 
     def fill(
         self,
-        texts,
-        n: int = 1,
-        beam: int = 1,
-        order: str = "confident",
-        length_penalty: float = 0.0,
-        threshold: float = 0.0,
+        texts: str | Request | Sequence[str | Request],
+        options: FillOptions | None = None,
+        *,
         constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
         progress: Progress | None = None,
-    ):
+        **settings: Any,
+    ) -> Fill | list[Fill]:
         """The best fill of each canvas text, with ``n - 1`` alternatives.
 
-        ``order``: which blank next: "confident" (default), "model", "left-to-right", or "parallel": all blanks at once
-        whose best action has a probability of at least ``threshold``.
+        ``settings`` are those of ``FillOptions``: n, beam, order, length_penalty, threshold.
         ``constraints``: one for every blank, or a list with one per blank.
         """
-
-        def search(group: list[Request], places: list[int]) -> list[list[Draft]]:
-            if order == "parallel":
-                if n != 1 or beam != 1:
-                    raise BlankLMError("order 'parallel' gives one fill: leave out the beam and the number of fills")
-                texts = [request.text for request in group]
-                drafts = fill_in_parallel(self.model, texts, threshold)
-                return [[draft] if draft.finished else [] for draft in drafts]
-            if threshold:
-                raise BlankLMError("a threshold says which blanks act at once: it goes with the order 'parallel'")
-            return beam_search(self.model, [request.text for request in group], beam, n, order, length_penalty)
-
-        fills = [_with_alternatives(ranked) for ranked in self._search(texts, constraints, search, progress)]
+        options = FillOptions(**settings) if options is None else replace(options, **settings)
+        requests = self._requests(texts, constraints)
+        fills: list[Any] = [None] * len(requests)  # None where it was given up
+        for members in self._groups(requests, progress):
+            with torch.inference_mode():
+                found = search(self.model, [requests[i] for i in members], options)
+            for i, drafts in zip(members, found, strict=True):
+                if drafts:
+                    best, *rest = (requests[i].to_fill(draft) for draft in drafts)
+                    fills[i] = replace(best, alternatives=tuple(rest))
         return fills[0] if isinstance(texts, str | Request) else fills
 
     def sample(
         self,
         texts: str | Request | Sequence[str | Request] = "___",
-        n: int = 1,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        order: str = "model",
+        options: SampleOptions | None = None,
+        *,
         constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
         progress: Progress | None = None,
         numbers: Sequence[int] | None = None,
+        **settings: Any,
     ) -> list[Fill] | list[list[Fill]]:
-        """``n`` random fills of each canvas text; of nothing but a blank by default. A list of n fills a text.
+        """``n`` random fills of each canvas text, by default of nothing but a blank: a list of n fills per text.
 
-        A text's draws depend on ``seed`` and on its number: its place in the list, unless ``numbers`` says otherwise.
+        ``settings`` are those of ``SampleOptions``: n, temperature, top_k, top_p, seed, order. A text's draws depend on
+        the seed and on its number: its place in the list, unless ``numbers`` says otherwise.
         """
-        if n < 1:
-            raise BlankLMError("the number of samples must be at least 1")
-        sampling = Sampling(temperature, top_k, top_p, seed)
-
-        def search(group: list[Request], places: list[int]) -> list[list[Draft]]:
-            chosen = places if numbers is None else [numbers[place] for place in places]
-            return sample(self.model, [request.text for request in group], n, order, sampling, chosen)
-
-        drawn = self._search(texts, constraints, search, progress)
-        return drawn[0] if isinstance(texts, str | Request) else drawn
-
-    def _search(self, texts, constraints, search, progress: Progress | None) -> list[list[Fill]]:
-        """Run ``search`` over the texts, a group at a time, and turn its drafts into fills."""
-        single = isinstance(texts, str | Request)
-        requests = [
-            text if isinstance(text, Request) else self.prepare(text, constraints)
-            for text in ([texts] if single else texts)
-        ]
-        # Texts of like length are searched together, so that little of a pass is padding; results keep their places.
-        by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].text.ids))
-        results: list[list[Fill]] = [[] for _ in requests]
-        at_once = self.texts_at_once
-        for start in range(0, len(requests), at_once):
-            members = by_length[start : start + at_once]
+        options = SampleOptions(**settings) if options is None else replace(options, **settings)
+        requests = self._requests(texts, constraints)
+        samples: list[list[Fill]] = [[] for _ in requests]
+        for members in self._groups(requests, progress):
+            chosen = members if numbers is None else [numbers[i] for i in members]
             with torch.inference_mode():
-                found = search([requests[i] for i in members], members)
+                found = draw(self.model, [requests[i] for i in members], options, chosen)
             for i, drafts in zip(members, found, strict=True):
-                results[i] = [self._to_fill(requests[i], draft) for draft in drafts]
+                samples[i] = [requests[i].to_fill(draft) for draft in drafts]
+        return samples[0] if isinstance(texts, str | Request) else samples
+
+    def _requests(self, texts: str | Request | Sequence[str | Request], constraints: Any) -> list[Request]:
+        each = [texts] if isinstance(texts, str | Request) else texts
+        return [text if isinstance(text, Request) else self.prepare(text, constraints) for text in each]
+
+    def _groups(self, requests: Sequence[Request], progress: Progress | None) -> Iterator[list[int]]:
+        """The numbers of requests to search together: of similar length, so that little of a pass is padding."""
+        by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].ids))
+        for start in range(0, len(requests), self.texts_at_once):
+            members = by_length[start : start + self.texts_at_once]
+            yield members
             if progress:
                 progress(len(members))
-        return results
-
-    def _to_fill(self, request: Request, draft: Draft) -> Fill:
-        token_spans = draft.spans(len(request.template.blanks))
-        spans = [self.tokenizer.span_text(ids, space) for ids, space in zip(token_spans, request.spaces, strict=True)]
-        return Fill(
-            text=self.tokenizer.render(request.template, spans),
-            spans=tuple(spans),
-            log_prob=draft.log_prob,
-            steps=lambda: self._trajectory(request, draft),
-        )
-
-    def _trajectory(self, request: Request, draft: Draft) -> Trajectory:
-        """The draft's trajectory over readable tokens."""
-        blanks = iter(() if self.tokenizer.words_have_parts else request.template.blanks)  # whose lengths are in words
-        items = [next(blanks, Blank()) if i == BLANK else self.tokenizer.token_text(i) for i in request.text.ids]
-        actions, log_probs = draft.actions()
-        readable = [Action(a.blank, self.tokenizer.token_text(a.token), a.left, a.right) for a in actions]
-        start = Canvas(tuple(items), separator=" " if self.tokenizer.kind in ("word", "wordpiece") else "")
-        return Trajectory.follow(start, readable, log_probs)
 
     # --- Likelihood -----------------------------------------------------------------------------------------------
 
@@ -283,8 +218,8 @@ class BlankLM:
 
         ``progress`` is called after each batch with the number of canvases scored; what it raises stops the work.
         """
-        if method not in SCORE_METHODS:
-            raise BlankLMError(f"there is no method {method!r}: choose {', '.join(SCORE_METHODS)}")
+        if method not in get_args(ScoreMethod):
+            raise BlankLMError(f"there is no method {method!r}: choose {', '.join(get_args(ScoreMethod))}")
         if orders < 1:
             raise BlankLMError("the number of orders must be at least 1")
         if seed < 0:
@@ -346,23 +281,3 @@ class BlankLM:
         if method == "exact":
             return sum(2 ** len(tokens) - 1 for tokens in ids)
         return likelihood.canvas_count(ids, orders)
-
-
-def _with_alternatives(ranked: list[Fill]) -> Fill | None:
-    if not ranked:  # given up
-        return None
-    best, *rest = ranked
-    return replace(best, alternatives=tuple(rest))
-
-
-def per_blank(constraints, blanks: int) -> list[Constraint]:
-    """One constraint for each blank, from one for all or a list of one each."""
-    if constraints is None or isinstance(constraints, Constraint | Mapping):
-        constraints = [constraints or Constraint()] * blanks
-    constraints = list(constraints)
-    if len(constraints) != blanks:
-        raise ConstraintError(f"the text has {blanks} blanks and there are {len(constraints)} constraints")
-    wrong = [c for c in constraints if not isinstance(c, Constraint | Mapping | None)]
-    if wrong:
-        raise ConstraintError(f"a constraint is an object with min, max, ban, require, only; not {wrong[0]!r}")
-    return [c if isinstance(c, Constraint) else Constraint.from_json(c or {}) for c in constraints]

@@ -5,6 +5,14 @@ class BlankLMError(ValueError):
     """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback."""
 
 
+class OptionError(BlankLMError):
+    """An option with a value that it cannot have; ``option`` is its name."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
 class CanvasError(BlankLMError):
     """A canvas text that cannot be parsed, or an action that the canvas does not allow."""
 

@@ -17,6 +17,7 @@ import torch
 from blanklm.bulk.lines import EveryBlank
 from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
 from blanklm.data import read_lines
+from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError
 
 YELP = Filling("yelp-words", "cpu")
@@ -94,7 +95,7 @@ def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
     go(YELP)
     assert go(replace(YELP, device=None)).skipped == 1
     with pytest.raises(DataError, match="filled with beam = 1, now it is 3"):
-        go(replace(YELP, beam=3))
+        go(replace(YELP, options=FillOptions(beam=3)))
     with pytest.raises(DataError, match="every_blank"):
         go(replace(YELP, every_blank=EveryBlank(max=2)))
 
@@ -129,10 +130,16 @@ def test_a_full_disk_stops_the_work_and_leaves_no_half_of_a_shard(tmp_path, monk
 class Forgetful(Filling):
     """Out of memory over more than one text, and over some texts always."""
 
-    def fills(self, language_model, requests, numbers):
-        if len(requests) > 1 or "large" in requests[0].template.pieces[0]:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().fills(language_model, requests, numbers)
+    def load(self):
+        model = super().load()
+
+        def fill(requests, options):
+            if len(requests) > 1 or "large" in requests[0].template.pieces[0]:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return type(model).fill(model, requests, options)
+
+        model.fill = fill
+        return model
 
 
 def test_short_of_memory_each_text_is_filled_alone(tmp_path):
@@ -174,14 +181,20 @@ class Deadly(Filling):
 
     traps: str = ""  # a folder; the trap "once" is gone when it has caught a worker
 
-    def fills(self, language_model, requests, numbers):
-        for trap in Path(self.traps).iterdir():
-            text = trap.read_text()
-            if any(text in request.template.pieces[0] for request in requests):
-                if trap.name == "once":
-                    trap.unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super().fills(language_model, requests, numbers)
+    def load(self):
+        model = super().load()
+
+        def fill(requests, options):
+            for trap in Path(self.traps).iterdir():
+                text = trap.read_text()
+                if any(text in request.template.pieces[0] for request in requests):
+                    if trap.name == "once":
+                        trap.unlink()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return type(model).fill(model, requests, options)
+
+        model.fill = fill
+        return model
 
 
 @pytest.fixture(params=["processes", "ray"])

@@ -160,7 +160,7 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["fill", "a ___", "--ban", "² x"], "is not one word"),
         (["sample", "--seed", "-1"], "a seed is 0 or more"),
         (["sample", "--temperature", "inf"], "temperature"),
-        (["fill", "a ___", "--order", "parallel", "-n", "0"], "gives one fill"),
+        (["fill", "a ___", "--order", "parallel", "-n", "0"], "at least 1"),
         (["fill", "a ___", "--length-penalty", "nan"], "must be a number"),
         (["score", "good", "--seed", "-1"], "a seed is 0 or more"),
         (["score", "good", "--orders", "0"], "at least 1"),

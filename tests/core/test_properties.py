@@ -17,11 +17,10 @@ from blanklm.core.packing import pack
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import _WORD, KINDS, Tokenizer
-from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample
 from blanklm.decoding.constraint import Constraint
-from blanklm.decoding.parallel import fill_in_parallel
+from blanklm.decoding.fill import fill_in_parallel
 from blanklm.errors import BlankLMError, CanvasError
-from tests.support.canvases import LIKELY_TO_STOP, LINES, MODEL, check_constraints, text_of
+from tests.support.canvases import LIKELY_TO_STOP, LINES, MODEL, ORDERS, beam_search, check_constraints, sample, text_of
 
 TOKENIZERS = {kind: Tokenizer.train(kind, LINES, vocabulary=400) for kind in KINDS}
 
@@ -192,12 +191,12 @@ def test_every_fill_keeps_what_was_given_and_every_constraint(data, model, mode)
     each = [data.draw(constraints_of()) for _ in template.blanks]
     try:
         text = text_of(canvas, each, max_length=24)
-        text.constraints.check_room(text.begin())
+        text.rules.check_room(text.first_draft())
         with torch.inference_mode():
             if mode == "parallel":
                 drafts = fill_in_parallel(model, [text])
             elif mode == "sampling":
-                drafts = sample(model, [text], n=2, sampling=Sampling(seed=data.draw(st.integers(0, 99))))[0]
+                drafts = sample(model, [text], n=2, seed=data.draw(st.integers(0, 99)))[0]
             else:
                 drafts = beam_search(model, [text], beam=data.draw(st.integers(1, 3)), n=2, order=mode)[0]
     except BlankLMError as error:  # contradictory, or a dead end: said in one line

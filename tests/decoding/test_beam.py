@@ -16,14 +16,25 @@ from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import ORDERS, Sampling, beam_search, sample, score, search_beams
-from blanklm.decoding.constraint import Account, Constraint, Rule
-from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
+from blanklm.decoding.beam import fill_in_parallel_slowly, search_beams
+from blanklm.decoding.budget import SpanBudget
+from blanklm.decoding.constraint import Constraint, Rule
+from blanklm.decoding.fill import fill_in_parallel
+from blanklm.decoding.options import SampleOptions
+from blanklm.decoding.scores import score
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
-from tests.support.canvases import LIKELY_TO_STOP, MODEL, WORDS, check_constraints, spans_of, text_of
+from tests.support.canvases import (
+    LIKELY_TO_STOP,
+    MODEL,
+    ORDERS,
+    WORDS,
+    beam_search,
+    check_constraints,
+    sample,
+    spans_of,
+    text_of,
+)
 from tests.support.models import make_blm
-
-LIKELY_TO_STOP.sides_out.bias.data += torch.tensor([1.5, 0, 0, 0])
 
 
 def exhaustively(model, canvas, order, sampling=False):
@@ -84,24 +95,24 @@ def test_a_beam_of_one_takes_the_best_action_at_each_step(order):
     for canvas in ("a ___[1-4] b ___[1-4]", "___[5]", "___[1-3] ___ c"):
         text = text_of(canvas, max_length=12)
         draft = beam_search(LIKELY_TO_STOP, [text], beam=1, order=order)[0][0]
-        state = text.begin()
+        state = text.first_draft()
         while not state.finished:
             scores = score(LIKELY_TO_STOP, [state.items])
             actions = []
-            for slot in text.constraints.slots(state):
+            for open_blank in text.rules.open_blanks(state):
                 for token in range(4, len(WORDS)):
-                    log_sides = scores.log_p_sides(torch.tensor([slot.blank]), torch.tensor([token]))[0]
-                    for side in np.flatnonzero(slot.sides[1]):
-                        log_p = float(scores.log_p_word[slot.blank, token] + log_sides[side])
-                        log_p += float(scores.log_p_blank[slot.blank]) if order == "model" else 0.0
-                        actions.append((log_p, slot, token, int(side)))
+                    log_sides = scores.log_p_sides(torch.tensor([open_blank.blank]), torch.tensor([token]))[0]
+                    for side in np.flatnonzero(open_blank.sides[1]):
+                        log_p = float(scores.log_p_word[open_blank.blank, token] + log_sides[side])
+                        log_p += float(scores.log_p_blank[open_blank.blank]) if order == "model" else 0.0
+                        actions.append((log_p, open_blank, token, int(side)))
             if order == "confident":
                 best = int(scores.log_p_word[:, 4:].max(1).values.argmax())
                 actions = [a for a in actions if a[1].blank == best]
             elif order == "left-to-right":
                 actions = [a for a in actions if a[1].blank == 0]
-            log_p, slot, token, side = max(actions, key=lambda a: a[0])
-            state = text.constraints.advance(state, slot, token, side, log_p)
+            log_p, open_blank, token, side = max(actions, key=lambda a: a[0])
+            state = text.rules.advance(state, open_blank, token, side, log_p)
         assert draft.items == state.items
         assert draft.log_prob == pytest.approx(state.log_prob, abs=1e-4)
 
@@ -156,14 +167,14 @@ def test_generation_stops_at_the_models_longest_text_with_no_blank_left():
         assert parallel.finished and len(parallel.items) == max_length
 
 
-# --- Constraints --------------------------------------------------------------------------------------------------
+# --- Rules --------------------------------------------------------------------------------------------------
 
 
 def search_modes(model, text):
     yield "greedy", [d for d in beam_search(model, [text])[0]]
     yield "beam", beam_search(model, [text], beam=5, n=5, order="model")[0]
     yield "left-to-right", beam_search(model, [text], beam=2, n=2, order="left-to-right")[0]
-    yield "sampling", sample(model, [text], n=20, order="model", sampling=Sampling(temperature=1.5))[0]
+    yield "sampling", sample(model, [text], n=20, order="model", temperature=1.5)[0]
     yield "sampling", sample(model, [text], n=10)[0]
     yield "parallel", fill_in_parallel(model, [text])
 
@@ -344,12 +355,10 @@ def test_one_blank_of_one_word_is_drawn_from_its_word_distribution():
     frequency = Counter(spans_of(d, text)[0][0] for d in draws)
     for token, expected in zip(range(4, len(WORDS)), p, strict=True):
         assert frequency[token] / 4000 == pytest.approx(expected, abs=4 * math.sqrt(expected / 4000) + 1e-3)
-    sharp = sample(MODEL, [text], n=200, sampling=Sampling(temperature=0.01))[0]
+    sharp = sample(MODEL, [text], n=200, temperature=0.01)[0]
     assert {spans_of(d, text)[0][0] for d in sharp} == {4 + int(np.argmax(p))}
-    for sampling in (Sampling(top_k=1), Sampling(top_p=1e-9)):
-        assert {spans_of(d, text)[0][0] for d in sample(MODEL, [text], n=50, sampling=sampling)[0]} == {
-            4 + int(np.argmax(p))
-        }
+    for sampling in ({"top_k": 1}, {"top_p": 1e-9}):
+        assert {spans_of(d, text)[0][0] for d in sample(MODEL, [text], n=50, **sampling)[0]} == {4 + int(np.argmax(p))}
 
 
 def test_canvases_that_are_alike_are_read_once_and_scored_as_if_each_were():
@@ -377,10 +386,10 @@ def test_canvases_that_are_alike_are_read_once_and_scored_as_if_each_were():
 
 def test_a_seed_gives_the_same_draws_whatever_else_is_in_the_batch():
     texts = [text_of("a ___[1-4] b"), text_of("___[2-5]"), text_of("c ___[3] ___[1-2]")]
-    together = sample(MODEL, texts, n=3, sampling=Sampling(seed=7))
-    alone = sample(MODEL, texts[1:2], n=3, sampling=Sampling(seed=7), numbers=[1])
+    together = sample(MODEL, texts, n=3, seed=7)
+    alone = sample(MODEL, texts[1:2], n=3, seed=7, numbers=[1])
     assert [d.items for d in together[1]] == [d.items for d in alone[0]]
-    other = sample(MODEL, texts, n=3, sampling=Sampling(seed=8))
+    other = sample(MODEL, texts, n=3, seed=8)
     assert [d.items for ds in together for d in ds] != [d.items for ds in other for d in ds]
 
 
@@ -431,7 +440,7 @@ def test_bad_options_are_refused(options):
 )
 def test_bad_sampling_options_are_refused(options):
     with pytest.raises(BlankLMError):
-        Sampling(**options)
+        SampleOptions(**options)
 
 
 def test_the_quick_count_of_sides_equals_the_one_by_one():
@@ -439,7 +448,7 @@ def test_the_quick_count_of_sides_equals_the_one_by_one():
     for _ in range(2000):
         least = rng.randrange(1, 5)
         rule = Rule(least, rng.choice([math.inf, least + rng.randrange(5)]), None)
-        account = Account(rng.randrange(6), rng.randrange(1, 4), False, True, 0, 0, 0)
+        account = SpanBudget(rng.randrange(6), rng.randrange(1, 4), False, True, 0, 0, 0)
         room = rng.randrange(4)
         slow = [account.after(1, side, False, None).keepable(rule, room - sum(SIDES[side])) for side in range(4)]
         assert account.sides_in_words(rule, room).tolist() == slow
@@ -452,7 +461,7 @@ def test_the_quick_count_of_sides_equals_the_one_by_one():
         lambda texts: search_beams(MODEL, texts, 1, 1, "confident"),
         lambda texts: beam_search(MODEL, texts, beam=3, n=2),
         lambda texts: [[draft] if draft.finished else [] for draft in fill_in_parallel(MODEL, texts)],
-        lambda texts: [[draft] if draft.finished else [] for draft in act_one_by_one(MODEL, texts)],
+        lambda texts: [[draft] if draft.finished else [] for draft in fill_in_parallel_slowly(MODEL, texts)],
         lambda texts: sample(MODEL, texts, n=2),
     ],
     ids=["greedy", "greedy by objects", "beam", "parallel", "parallel by objects", "sampling"],
@@ -467,7 +476,7 @@ def test_a_watched_text_is_given_up_when_its_watch_says_so_and_the_others_go_on(
 
     watched = search([texts[0], replace(texts[1], watch=watch), texts[2]])
     assert watched[1] == [] and len(seen) in (3, 4)  # both draws of a text are asked in the pass that stops them
-    assert seen[0] == texts[1].begin() and not any(draft.finished for draft in seen)
+    assert seen[0] == texts[1].first_draft() and not any(draft.finished for draft in seen)
     for found, expected in ((watched[0], unwatched[0]), (watched[2], unwatched[2])):
         assert [draft.items for draft in found] == [draft.items for draft in expected]
 
@@ -486,4 +495,4 @@ def test_a_text_filled_in_parallel_as_tensors_can_be_given_up_too():
         LIKELY_TO_STOP, [texts[0], replace(texts[1], watch=lambda so_far: seen.append(so_far())), texts[2]]
     )
     assert (first.items, last.items) == (unwatched[0].items, unwatched[2].items)
-    assert seen == [texts[1].begin()] and given_up.items == texts[1].ids
+    assert seen == [texts[1].first_draft()] and given_up.items == texts[1].ids

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import ORDERS, search_beams
-from blanklm.decoding.constraint import NEAR, Constraint
+from blanklm.decoding.beam import fill_in_parallel_slowly, search_beams
+from blanklm.decoding.budget import NO_REPEAT_WITHIN
+from blanklm.decoding.constraint import Constraint
+from blanklm.decoding.fill import fill_in_parallel
 from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
-from blanklm.decoding.parallel import act_one_by_one, fill_in_parallel
+from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError
-from tests.support.canvases import text_of
+from tests.support.canvases import ORDERS, text_of
 from tests.support.models import make_blm
 
 LETTERS = Tokenizer.train("word", ["a b c d e f g h i j k l m n o p q r s t u v w x y z"])
@@ -84,7 +86,7 @@ def test_a_blank_of_any_length_ends_where_the_longest_span_does(tokenizer):
     if tokenizer is LETTERS:
         assert [len(span) for span in quick[2].spans(3)][:2] == [7, 9] and len(quick[2].items) == 99
     parallel = fill_in_parallel(model, texts[:2])
-    assert_same(parallel, act_one_by_one(model, texts[:2]))
+    assert_same(parallel, fill_in_parallel_slowly(model, texts[:2]))
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3, 1.0])
@@ -93,7 +95,7 @@ def test_many_blanks_at_once_are_filled_as_one_by_one(tokenizer, threshold):
     model = model_of(tokenizer, stops=4.0)
     texts = random_texts(tokenizer, ["___"], 40, max_length=200)
     assert all(map(fits_in_parallel, texts))
-    assert_same(fill_greedily(model, texts, "parallel", threshold), act_one_by_one(model, texts, threshold))
+    assert_same(fill_greedily(model, texts, "parallel", threshold), fill_in_parallel_slowly(model, texts, threshold))
 
 
 def test_a_threshold_of_one_is_one_blank_at_a_time_and_of_zero_all():
@@ -115,14 +117,14 @@ def test_a_threshold_of_one_is_one_blank_at_a_time_and_of_zero_all():
     (few, steps), (many, single_steps) = counts
     assert few < steps and many == single_steps
     with pytest.raises(BlankLMError, match="probability"):
-        fill_in_parallel(model, [text], 1.5)
+        FillOptions(order="parallel", threshold=1.5)
 
 
 def test_actions_lead_from_the_first_canvas_to_the_last():
     model, (text,) = model_of(LETTERS, stops=1.0), [text_of("___ a ___ b ___ c", tokenizer=LETTERS, max_length=60)]
     for order in (*ORDERS, "parallel"):
         (draft,) = fill_greedily(model, [text], order)
-        replayed = text.begin()
+        replayed = text.first_draft()
         for action, log_prob in zip(*draft.actions(), strict=True):
             replayed = replayed.write(action.blank, action.token, action.left, action.right, log_prob)
         assert (replayed.items, replayed.origins) == (draft.items, draft.origins)
@@ -152,7 +154,9 @@ def test_a_long_word_is_not_written_near_itself(order):
     texts.append(text_of("___ a ___ b ___, ___ and ___ c", tokenizer=BPE, max_length=200))  # would collide
     drafts = fill_greedily(model, texts, order)
     careful = (
-        act_one_by_one(model, texts) if order == "parallel" else [f[0] for f in search_beams(model, texts, 1, 1, order)]
+        fill_in_parallel_slowly(model, texts)
+        if order == "parallel"
+        else [f[0] for f in search_beams(model, texts, 1, 1, order)]
     )
     assert_same(drafts, careful)
     written = 0
@@ -160,7 +164,7 @@ def test_a_long_word_is_not_written_near_itself(order):
         places = [i for i, item in enumerate(draft.items) if long[item]]
         written += len(places)
         assert all(
-            draft.items[i] != draft.items[j] or j - i > NEAR or max(draft.origins[i], draft.origins[j]) < 0
+            draft.items[i] != draft.items[j] or j - i > NO_REPEAT_WITHIN or max(draft.origins[i], draft.origins[j]) < 0
             for i in places
             for j in places
             if i < j
@@ -173,4 +177,4 @@ def test_words_that_the_user_asks_for_may_be_repeated():
     word = BPE.token_text(int(BPE.long_words.nonzero()[0][0])).strip()
     for constraint in (Constraint(require=(word,)), Constraint(only=(word,), max=2)):
         text = text_of(f"a {word} ___ b", [constraint], tokenizer=BPE, max_length=30)
-        assert word in BPE.decode(act_one_by_one(model, [text])[0].spans(1)[0])
+        assert word in BPE.decode(fill_in_parallel_slowly(model, [text])[0].spans(1)[0])

@@ -15,7 +15,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import score
+from blanklm.decoding.scores import score
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig

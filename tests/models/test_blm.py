@@ -13,7 +13,7 @@ from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
-from blanklm.decoding.beam import score
+from blanklm.decoding.scores import score
 from tests.support.models import make_blm
 from tests.support.oracles import log_joint
 

@@ -12,7 +12,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.core.texts import Batch, TokenisedTexts, TokenStream, pad, sentence_lengths
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import score
+from blanklm.decoding.scores import score
 from blanklm.errors import BlankLMError, TrainingError
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import Encoder, EncoderConfig, drop_words

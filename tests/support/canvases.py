@@ -1,16 +1,26 @@
 """Canvases, tokenizers and the check of every constraint."""
 
 from collections import Counter
+from typing import get_args
+
+import torch
 
 from blanklm.core.special import BLANK
 from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.constraint import Constraint, Constraints, Text, compile_rules
+from blanklm.decoding.budget import Rules
+from blanklm.decoding.constraint import Constraint, compile_rules
+from blanklm.decoding.fill import fill
+from blanklm.decoding.options import FillOptions, SampleOptions, SequentialOrder
+from blanklm.decoding.request import Request
+from blanklm.decoding.sample import sample as draw_samples
 from tests.support.models import make_blm
 
+ORDERS = get_args(SequentialOrder)
 WORDS = Tokenizer.train("word", ["a b c"])
 MODEL = make_blm(vocabulary=len(WORDS), seed=3, spread=12.0)
 LIKELY_TO_STOP = make_blm(vocabulary=len(WORDS), seed=3, spread=12.0)
+LIKELY_TO_STOP.sides_out.bias.data += torch.tensor([1.5, 0, 0, 0])
 
 
 def text_of(canvas, constraints=None, tokenizer=WORDS, max_length=40, longest_span=None):
@@ -18,11 +28,21 @@ def text_of(canvas, constraints=None, tokenizer=WORDS, max_length=40, longest_sp
     ids, spaces = tokenizer.encode_template(template)
     constraints = constraints or [Constraint()] * len(template.blanks)
     rules = compile_rules(template, constraints, spaces, tokenizer)
-    return Text(tuple(ids), Constraints(rules, max_length, tokenizer, longest_span))
+    return Request(template, tuple(spaces), tuple(ids), Rules(rules, max_length, tokenizer, longest_span))
+
+
+def beam_search(model, requests, **options):
+    """The drafts that ``fill`` finds with these options."""
+    return fill(model, requests, FillOptions(**options))
+
+
+def sample(model, requests, order="confident", numbers=None, **options):
+    """The drafts that ``sample`` draws with these options."""
+    return draw_samples(model, requests, SampleOptions(order=order, **options), numbers)
 
 
 def spans_of(draft, text):
-    return tuple(tuple(span) for span in draft.spans(len(text.constraints.rules)))
+    return tuple(tuple(span) for span in draft.spans(len(text.rules.by_blank)))
 
 
 def check_constraints(mode, draft, text, template, constraints):

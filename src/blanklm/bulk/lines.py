@@ -6,7 +6,7 @@ A bad line carries its error along, so every line in has exactly one answer out,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,16 +14,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 from blanklm.data.readers import DAMAGE, bounded_lines, is_jsonl, open_bytes
 from blanklm.errors import BlankLMError, DataError
+from blanklm.options import option
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM, Request
+    from blanklm.api import BlankLM
     from blanklm.core.canvas import Fill
     from blanklm.decoding.constraint import Constraint
+    from blanklm.decoding.options import FillOptions, SampleOptions
+    from blanklm.decoding.request import Request
 
 LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
-
-# Fills of some requests; told the number of each, from 0, among all lines.
-Fills = Callable[["BlankLM", "list[Request]", list[int]], "list[list[Fill]]"]
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,15 @@ class Answer:
 class EveryBlank:
     """The constraints of the command line, for every blank of every text; ``2=word`` is for the second blank alone."""
 
-    min: int | None = None
-    max: int | None = None
-    ban: tuple[str, ...] = ()
-    require: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+    min: int | None = option(None, "Least length of each blank, in words (characters).", "--min")
+    max: int | None = option(None, "Greatest length of each blank.", "--max")
+    ban: tuple[str, ...] = option((), "A word no blank may hold; 2=WORD: only blank 2.", "--ban")
+    require: tuple[str, ...] = option((), "A word every blank must hold; 2=WORD: only blank 2.", "--require")
+    only: tuple[str, ...] = option((), "Allow only these words; 2=WORD: only in blank 2.", "--only")
 
     def together_with(self, own: list | dict | None, blanks: int) -> list[Constraint]:
         """These and a line's own constraints, one for each of its blanks; its only-these words come first."""
-        from blanklm.api import per_blank
-        from blanklm.decoding.constraint import Constraint
+        from blanklm.decoding.constraint import Constraint, per_blank
 
         return [
             Constraint(
@@ -137,18 +136,18 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
 def answers(
     language_model: BlankLM,
     lines: Iterable[Line],
-    fills: Fills,
+    options: FillOptions | SampleOptions,
     shared: EveryBlank,
     strict: bool = False,
     at_once: int = LINES_AT_ONCE,
 ) -> Iterator[list[Answer]]:
-    """The answers to all lines, a group at a time, in order."""
+    """Fill or sample, as the ``options`` say, all lines a group at a time, in order."""
     lines, seen = iter(lines), 0
     while group := list(islice(lines, at_once)):
         prepared = [_prepare(language_model, line, shared, strict) for line in group]
         ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
         seen += len(group)
-        filled = _fill_group(fills, language_model, ready)
+        filled = _fill_group(language_model, options, ready)
         yield [
             Answer(line, error=request) if isinstance(request, str) else _answer(line, next(filled), request.unknown)
             for line, request in zip(group, prepared, strict=True)
@@ -181,18 +180,32 @@ def listed(words: tuple[str, ...]) -> str:
     return ", ".join(repr(word) for word in words[:5]) + (", ..." if len(words) > 5 else "")
 
 
-def _fill_group(fills: Fills, language_model: BlankLM, ready: list[tuple[int, Request]]) -> Iterator[list[Fill] | str]:
+def _fill_group(
+    language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
+) -> Iterator[list[Fill] | str]:
     """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
     if not ready:
         return iter(())
     import torch  # the model has loaded it already
 
     try:
-        return iter(fills(language_model, [request for _, request in ready], [number for number, _ in ready]))
+        return iter(_fills(language_model, options, ready))
     except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
         if len(ready) == 1:
             return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
-        return (answer for one in ready for answer in _fill_group(fills, language_model, [one]))
+        return (answer for one in ready for answer in _fill_group(language_model, options, [one]))
+
+
+def _fills(
+    language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
+) -> list[list[Fill]]:
+    """The fills of requests, given with the number of their lines, which decides what is drawn for them."""
+    from blanklm.decoding.options import FillOptions
+
+    requests = [request for _, request in ready]
+    if isinstance(options, FillOptions):
+        return [list(best.ranked) for best in language_model.fill(requests, options)]
+    return language_model.sample(requests, options, numbers=[number for number, _ in ready])
 
 
 def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> Answer:

@@ -38,12 +38,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from blanklm.bulk.lines import EveryBlank, answers, lines_of, one_line_json
 from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files
+from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError
 from blanklm.pretrained import locate
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM, Request
-    from blanklm.core.canvas import Fill
+    from blanklm.api import BlankLM
 
 ATTEMPTS = 3  # a shard whose worker dies this often is reported, and the others go on
 
@@ -56,11 +56,7 @@ class Filling:
 
     model: str
     device: str | None = None
-    n: int = 1
-    beam: int = 1
-    order: str = "confident"
-    length_penalty: float = 0.0
-    threshold: float = 0.0
+    options: FillOptions = field(default_factory=FillOptions)
     every_blank: EveryBlank = field(default_factory=EveryBlank)
     jsonl: bool = False
     strict: bool = False
@@ -71,10 +67,12 @@ class Filling:
 
         return BlankLM.from_pretrained(self.model, self.device)
 
-    def fills(self, language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
-        options = {"n": self.n, "beam": self.beam, "order": self.order}
-        options |= {"length_penalty": self.length_penalty, "threshold": self.threshold}
-        return [list(best.ranked) for best in language_model.fill(requests, **options)]
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the results, as it stands in fill.json: everything but the device."""
+        settings = asdict(self)
+        del settings["device"]
+        return json.loads(json.dumps(settings.pop("options") | settings))  # as it will be read back
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,7 @@ def begin(filling: Filling, out: Path) -> None:
     """Make the folder, or check that what it holds was filled with the same settings."""
     from blanklm.files import replacing
 
-    settings = {name: value for name, value in asdict(filling).items() if name != "device"}
-    settings = json.loads(json.dumps(settings))  # as it will be read back
+    settings = filling.settings
     path = out / "fill.json"
     if path.exists():
         try:
@@ -199,8 +196,8 @@ class ShardFiller:
         with replacing(Path(shard.target)) as results, replacing(Path(shard.report)) as report_file:
             with _create(results, Path(shard.target).suffix) as out:
                 texts = lines_of(Path(shard.source), filling.jsonl)
-                options = (filling.every_blank, filling.strict, language_model.texts_at_once)
-                for group in answers(language_model, texts, filling.fills, *options):
+                others = (filling.every_blank, filling.strict, language_model.texts_at_once)
+                for group in answers(language_model, texts, filling.options, *others):
                     for answer in group:
                         lines += 1
                         record = {"line": lines, **answer.to_json(filling.trace)}

@@ -15,8 +15,9 @@ from blanklm.errors import BlankLMError
 
 if TYPE_CHECKING:
     pass
-from blanklm.cli.options import Device, Json, Model, Order
+from blanklm.cli.options import Device, Json, Model
 from blanklm.cli.output import progress_bar
+from blanklm.decoding.options import Order
 
 
 class Task(StrEnum):
@@ -52,7 +53,7 @@ def evaluate(
     language_model = load_system(model or DEFAULT, device)
     options: dict[str, Any] = {
         "beam": beam,
-        "order": (order or (Order.parallel if beam == 1 else Order.confident)).value,
+        "order": order or ("parallel" if beam == 1 else "confident"),
     }
     if isinstance(language_model, Infiller):
         if beam != 1 or order is not None:

@@ -10,55 +10,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blanklm.bulk.lines import (
-    Answer,
-    Line,
-    answers,
-    one_line_json,
-)
-from blanklm.errors import BlankLMError
-
-if TYPE_CHECKING:
-    from rich.text import Text as RichText
-
-    from blanklm.api import BlankLM, Request
-    from blanklm.core.canvas import Fill, Trajectory
+from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
 from blanklm.cli.options import (
-    Ban,
     Device,
     File,
     Json,
     Jsonl,
-    Max,
-    Min,
     Model,
-    Only,
-    Order,
-    Require,
     Strict,
     Texts,
     Trace,
-    every_blank,
+    expanded,
     load_model,
     read_lines,
 )
 from blanklm.cli.output import print_error, progress_bar, say, terminal, warn_of_unknown
+from blanklm.decoding.options import FillOptions, SampleOptions
+from blanklm.errors import BlankLMError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text as RichText
+
+    from blanklm.bulk.shards import Filling
+    from blanklm.core.canvas import Fill, Trajectory
 
 
+@expanded
 def fill(
     texts: Texts = None,
     file: File = None,
     model: Model = None,
-    n: Annotated[int, typer.Option("--n", "-n", help="How many fills of each text, best first.")] = 1,
-    beam: Annotated[int, typer.Option(help="Beam width; 1 is greedy.")] = 1,
-    order: Annotated[Order, typer.Option(help="Which blank next; parallel: many at once.")] = Order.confident,
-    length_penalty: Annotated[float, typer.Option(help="Rank by log p / steps^this.")] = 0.0,
-    threshold: Annotated[float, typer.Option(help="With parallel: how sure a blank must be to act.")] = 0.0,
-    least: Min = None,
-    most: Max = None,
-    ban: Ban = None,
-    require: Require = None,
-    only: Only = None,
+    *,
+    options: FillOptions,
+    every_blank: EveryBlank,
     as_json: Json = False,
     jsonl: Jsonl = False,
     trace: Trace = False,
@@ -66,7 +51,7 @@ def fill(
     device: Device = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the results of --file, a path or 'pattern'.")] = None,
     workers: Annotated[
-        int | None, typer.Option(help="With --out: so many processes; by default one a GPU or core.")
+        int | None, typer.Option(help="With --out: how many processes; by default one per GPU or core.")
     ] = None,
     ray: Annotated[str | None, typer.Option(metavar="[ADDRESS]", help="With --out: fill on a Ray cluster.")] = None,
 ) -> None:
@@ -74,21 +59,28 @@ def fill(
 
     blanklm fill "They also have ___ which ___."
     """
-    from blanklm.bulk.shards import Filling
-    from blanklm.pretrained import DEFAULT
-
-    shared = every_blank(least, most, ban, require, only)
-    where = str(Path(model).absolute()) if model and Path(model).is_dir() else model or DEFAULT
-    filling = Filling(where, device, n, beam, order.value, length_penalty, threshold, shared, jsonl, strict, trace)
     if out is not None:
+        from blanklm.bulk.shards import Filling
+        from blanklm.pretrained import DEFAULT
+
+        where = str(Path(model).absolute()) if model and Path(model).is_dir() else model or DEFAULT
+        filling = Filling(where, device, options, every_blank, jsonl, strict, trace)
         _fill_files(texts, file, filling, out, workers, ray, as_json)
         return
     if workers is not None or ray is not None:
         raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
-    _fill_all(filling.fills, read_lines(texts, file, jsonl), model, device, shared, as_json, trace, strict)
+    _fill_lines(read_lines(texts, file, jsonl), options, every_blank, model, device, as_json, trace, strict)
 
 
-def _fill_files(texts, pattern: Path | None, filling, out: Path, workers, ray: str | None, as_json: bool) -> None:
+def _fill_files(
+    texts: list[str] | None,
+    pattern: Path | None,
+    filling: Filling,
+    out: Path,
+    workers: int | None,
+    ray: str | None,
+    as_json: bool,
+) -> None:
     """Fill whole files into a folder and print the totals."""
     from blanklm.bulk.shards import fill_shards, plan
 
@@ -109,23 +101,16 @@ def _fill_files(texts, pattern: Path | None, filling, out: Path, workers, ray: s
         sys.exit(1)
 
 
+@expanded
 def sample(
     texts: Annotated[
         list[str] | None, typer.Argument(help="Texts with blanks; by default nothing but a blank.")
     ] = None,
     file: File = None,
     model: Model = None,
-    n: Annotated[int, typer.Option("--n", "-n", help="How many samples of each text.")] = 1,
-    temperature: Annotated[float, typer.Option(help="Below 1: safer; above 1: wilder.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Draw from the k most probable words; 0: from all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw from the fewest words that hold this probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same samples.")] = 0,
-    order: Annotated[Order, typer.Option(help="Which blank next.")] = Order.model,
-    least: Min = None,
-    most: Max = None,
-    ban: Ban = None,
-    require: Require = None,
-    only: Only = None,
+    *,
+    options: SampleOptions,
+    every_blank: EveryBlank,
     as_json: Json = False,
     jsonl: Jsonl = False,
     trace: Trace = False,
@@ -136,22 +121,25 @@ def sample(
 
     blanklm sample -n 5 --temperature 0.8
     """
-    drawing = {"n": n, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "order": order.value}
-
-    def draw(language_model: BlankLM, requests: list[Request], numbers: list[int]) -> list[list[Fill]]:
-        return language_model.sample(requests, **drawing, numbers=numbers)
-
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else read_lines(texts, file, jsonl)
-    shared = every_blank(least, most, ban, require, only)
-    _fill_all(draw, lines, model, device, shared, as_json, trace, strict)
+    _fill_lines(lines, options, every_blank, model, device, as_json, trace, strict)
 
 
-def _fill_all(fills, lines: Iterator[Line], model, device, shared, as_json: bool, trace: bool, strict: bool) -> None:
-    """Fill and print a group of lines at a time, in order; bad lines are reported and passed over."""
+def _fill_lines(
+    lines: Iterator[Line],
+    options: FillOptions | SampleOptions,
+    every_blank: EveryBlank,
+    model: str | None,
+    device: str | None,
+    as_json: bool,
+    trace: bool,
+    strict: bool,
+) -> None:
+    """Fill and print a group of lines at a time, in order; bad lines are reported and skipped."""
     language_model = load_model(model, device)
     failed = 0
     with progress_bar(None, "texts") as advance:
-        for group in answers(language_model, lines, fills, shared, strict):
+        for group in answers(language_model, lines, options, every_blank, strict):
             for answer in group:
                 warn_of_unknown(answer.unknown, answer.line)
             for answer in group:
@@ -198,7 +186,7 @@ def _highlighted(text: str, fill: Fill) -> RichText:
     return shown
 
 
-def _figure(trajectory: Trajectory):
+def _figure(trajectory: Trajectory) -> Table:
     """The trajectory as the paper's Figure 2 draws it: blanks are numbered, from 1."""
     from rich.box import HORIZONTALS
     from rich.table import Table

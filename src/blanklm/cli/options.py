@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from dataclasses import Field, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
 from blanklm.bulk.lines import (
-    EveryBlank,
     Line,
     lines_in,
     lines_of,
@@ -22,31 +23,17 @@ if TYPE_CHECKING:
     from blanklm.api import BlankLM
 
 
-class Order(StrEnum):
-    confident = "confident"
-    model = "model"
-    left_to_right = "left-to-right"
-    parallel = "parallel"
-
-
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
 File = Annotated[
     Path | None,
-    typer.Option("--file", "-f", help="One text a line, or .jsonl; may be .xz, .gz, .bz2, .zst. -: standard input."),
+    typer.Option("--file", "-f", help="One text per line, or .jsonl; may be .xz, .gz, .bz2, .zst. -: standard input."),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundled model, a folder or a Hugging Face Hub id.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; the GPU by default where there is one.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read JSON lines: {text, constraints}.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the trajectory, step by step.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse texts with words that the model does not know.")]
-Min = Annotated[int | None, typer.Option("--min", help="Least length of each blank, in words (characters).")]
-Max = Annotated[int | None, typer.Option("--max", help="Greatest length of each blank.")]
-Ban = Annotated[list[str] | None, typer.Option("--ban", help="A word no blank may hold; 2=WORD: only blank 2.")]
-Require = Annotated[
-    list[str] | None, typer.Option("--require", help="A word every blank must hold; 2=WORD: only blank 2.")
-]
-Only = Annotated[list[str] | None, typer.Option("--only", help="Allow only these words; 2=WORD: only in blank 2.")]
 
 
 def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[Line]:
@@ -66,12 +53,42 @@ def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Itera
         yield from lines_in(stream, "standard input", jsonl)
 
 
-def every_blank(least, most, ban, require, only) -> EveryBlank:
-    return EveryBlank(least, most, *(tuple(words or ()) for words in (ban, require, only)))
-
-
 def load_model(model: str | None, device: str | None) -> BlankLM:
     from blanklm.api import BlankLM
     from blanklm.pretrained import DEFAULT
 
     return BlankLM.from_pretrained(model or DEFAULT, device)
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its dataclass parameters as options of its own (see ``blanklm.options``)."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    products: dict[str, type] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(hints[name]):
+            products[name] = hints[name]
+            field_hints = get_type_hints(hints[name])
+            parameters += [_parameter(field, field_hints[field.name]) for field in fields(hints[name])]
+        else:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, product in products.items():
+            chosen = {field.name: values.pop(field.name) for field in fields(product)}
+            values[name] = product(**{key: tuple(v) if isinstance(v, list) else v for key, v in chosen.items()})
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
+    """A field as a typer option; one of several words may be repeated."""
+    is_list = get_origin(hint) is tuple
+    kind = list[str] if is_list else hint
+    annotation = Annotated[kind, typer.Option(*field.metadata["flags"], help=field.metadata["help"])]
+    default = list(field.default) if is_list else field.default
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -22,7 +22,7 @@ from torch import Tensor
 from blanklm.core.orders import bound as bound_of
 from blanklm.core.orders import random_keys, show_first
 from blanklm.core.packing import representatives
-from blanklm.core.policy import SIDES, Policy
+from blanklm.core.policy import SIDES, OrderedModel
 from blanklm.core.special import BLANK
 from blanklm.core.texts import TokenisedTexts, pad
 from blanklm.errors import BlankLMError
@@ -34,7 +34,7 @@ Progress = Callable[[int], None]  # called with the number of canvases just scor
 
 @torch.inference_mode()
 def exact(
-    policy: Policy,
+    policy: OrderedModel,
     text: Sequence[int],
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
@@ -140,7 +140,7 @@ def _log_mean(log_weights: np.ndarray) -> np.ndarray:
 
 @torch.inference_mode()
 def monte_carlo(
-    policy: Policy,
+    policy: OrderedModel,
     texts: Sequence[Sequence[int]],
     orders: int,
     seed: int = 0,
@@ -204,7 +204,9 @@ def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: 
 
 
 @torch.inference_mode()
-def draw_texts(policy: Policy, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+def draw_texts(
+    policy: OrderedModel, count: int, longest: int, seed: int = 0
+) -> tuple[list[list[int]], list[list[int]]]:
     """``count`` texts as the model writes them, each action drawn by its probability, and the orders they came in.
 
     An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
@@ -237,7 +239,7 @@ def draw_texts(policy: Policy, count: int, longest: int, seed: int = 0) -> tuple
     return [symbols for symbols, _ in done], [steps for _, steps in done]
 
 
-def _budget(tokens_per_batch: int | None, policy: Policy) -> int:
+def _budget(tokens_per_batch: int | None, policy: OrderedModel) -> int:
     return tokens_per_batch or TOKENS_PER_BATCH.get(policy.device.type, 32_768)
 
 
@@ -267,7 +269,9 @@ class _Pairs:
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
         return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
 
-    def ordered(self, pair: np.ndarray, policy: Policy) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    def ordered(
+        self, pair: np.ndarray, policy: OrderedModel
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor]:
         """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, tokens
         given (if any are), ranks and - log q of the orders of those P pairs."""
         some = np.arange(pair[0], pair[-1] + 1)  # [P]
@@ -308,7 +312,7 @@ def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Genera
 
 @torch.inference_mode()
 def bound(
-    policy: Policy,
+    policy: OrderedModel,
     texts: Sequence[Sequence[int]],
     draws: int = 1,
     seed: int = 0,

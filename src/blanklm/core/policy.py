@@ -1,7 +1,7 @@
-"""What decoding and likelihood ask of a model: score the actions of these canvases.
+"""What decoding and likelihood ask of a model, as two protocols: they know nothing else of it.
 
-BLM, L-BLM and the Insertion Transformer are policies; ``blanklm.decoding`` and ``blanklm.core.likelihood`` know
-nothing else of them. The Insertion Transformer is one to ``likelihood`` alone: its canvases have no blanks to score.
+``Scorer``: score every action on these canvases (BLM). ``OrderedModel``: the probability of given actions along an
+order (BLM, L-BLM, Insertion Transformer).
 """
 
 from __future__ import annotations
@@ -11,44 +11,59 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+SIDES = ((False, False), (False, True), (True, False), (True, True))  # (left, right) of each class
+
 
 class Scores(Protocol):
     """p(b, w, l, r | c) of a batch of canvases, factored as in the paper. K counts the blanks of all of them."""
 
-    log_p_blank: Tensor  # [K] log p(b | c), the blanks of the first canvas first
-    log_p_word: Tensor  # [K, V] log p(w | c, b)
+    @property
+    def log_p_blank(self) -> Tensor:
+        """[K] log p(b | c), the blanks of the first canvas first."""
+        ...
+
+    @property
+    def log_p_word(self) -> Tensor:
+        """[K, V] log p(w | c, b)."""
+        ...
 
     def log_p_sides(self, rows: Tensor, words: Tensor) -> Tensor:
         """log p(l, r | c, b, w) [M, 4] for M pairs of blank ``rows`` and ``words``, in the order of SIDES."""
         ...
 
 
-SIDES = ((False, False), (False, True), (True, False), (True, True))  # (left, right) of each class
+class Scorer(Protocol):
+    """What decoding asks of a model."""
 
-
-class Policy(Protocol):
     @property
     def device(self) -> torch.device: ...
 
     def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> Scores:
-        """Scores of canvases [B, L] of token ids, special.BLANK for each blank, PAD after the ``lengths`` [B].
+        """Score canvases [B, L] of token ids: special.BLANK for each blank, PAD after the ``lengths`` [B].
 
         ``longest`` is at least the greatest of the lengths, known without asking the device.
         """
         ...
 
+
+class OrderedModel(Protocol):
+    """What likelihood asks of a model."""
+
+    @property
+    def device(self) -> torch.device: ...
+
     def orders(
         self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B].
+        """Draw an order of each text: the rank [B, L] of each position, and -log of the order's probability [B].
 
-        Where the orders are alike, that is the log of their number. The first ``given`` [B] positions come before all
-        others, with ranks below 0.
+        For uniform orders, that is the log of their number. The first ``given`` [B] positions come before all others,
+        with ranks below 0.
         """
         ...
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] the chance that an order which has left ``hidden`` [B, L] goes on at each position, times n - t."""
+        """[B, L] n - t times the probability that an order which has left ``hidden`` [B, L] continues there."""
         ...
 
     def action_log_probs(

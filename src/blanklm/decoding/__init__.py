@@ -1,1 +1,1 @@
-"""Filling canvases with any ``blanklm.core.policy.Policy``: greedy, beam search, sampling, all blanks at once."""
+"""Filling canvases with any ``core.policy.Scorer``: ``fill.fill`` and ``sample.sample`` are the two entries."""

@@ -1,40 +1,24 @@
-"""What a blank may hold: lengths, banned, required and only-these words; and what that leaves to do on a draft.
+"""What a blank may hold, as the user says it (``Constraint``) and in tokens (``Rule``).
 
-Constraints remove actions and never change the probability of those that stay. Lengths belong to the blank the
-user wrote and are shared by all blanks that descend from it. The unit of length is the word for word and BPE
-models, the character for character models.
-
-Natural text does not repeat a long word at once, and the most probable word is too often one that stands there already:
-a word of four letters or more (``Tokenizer.long_words``) is not written within NEAR symbols of itself. This holds where
-the user asks for nothing: with lengths or words to keep to, it would lead the search astray.
-
-Required words are written first: while one is missing, only actions that write it are left, in every blank, place
-and order, and these compete by their probability. A word of several tokens is written from left to right.
+The unit of length is the word for word and BPE models, the character for character models.
 """
 
 from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from blanklm.core.policy import SIDES
-from blanklm.core.special import BLANK, UNK
+from blanklm.core.special import UNK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.draft import Draft
 from blanklm.errors import ConstraintError
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
-NEAR = 6  # symbols of the canvas on either side
-LONGEST_SPAN = 64  # tokens in a blank of unknown length, because greedy decoding can loop
-TOKENS_IN_WORD = 8  # at most, on average over the words of a span
-LEFT = np.array([left for left, _ in SIDES])
-RIGHT = np.array([right for _, right in SIDES])
 
 
 @dataclass(frozen=True)
@@ -66,6 +50,19 @@ class Constraint:
         if unknown:
             raise ConstraintError(f"there is no constraint {sorted(unknown)[0]!r}: use min, max, ban, require, only")
         return cls(**value)
+
+
+def per_blank(constraints: Any, blanks: int) -> list[Constraint]:
+    """One constraint for each blank, from one for all or a list of one each."""
+    if constraints is None or isinstance(constraints, Constraint | Mapping):
+        constraints = [constraints or Constraint()] * blanks
+    constraints = list(constraints)
+    if len(constraints) != blanks:
+        raise ConstraintError(f"the text has {blanks} blanks and there are {len(constraints)} constraints")
+    wrong = [c for c in constraints if not isinstance(c, Constraint | Mapping | None)]
+    if wrong:
+        raise ConstraintError(f"a constraint is an object with min, max, ban, require, only; not {wrong[0]!r}")
+    return [c if isinstance(c, Constraint) else Constraint.from_json(c or {}) for c in constraints]
 
 
 @dataclass(frozen=True)
@@ -155,18 +152,18 @@ def _compile_whole_words(constraint: Constraint, rule: Rule, tokenizer: Tokenize
     for word in (*constraint.ban, *constraint.only):
         if " " in word:
             raise ConstraintError(f"{word!r} is several words: ban or allow single words")
-    banned = frozenset(_bare(word) for word in constraint.ban)
+    banned = frozenset(bare_word(word) for word in constraint.ban)
     required = [word for words in constraint.require for word in words.split()]
-    clash = [word for word in required if _bare(word) in banned]
+    clash = [word for word in required if bare_word(word) in banned]
     if clash:
         raise ConstraintError(f"{clash[0]!r} is required, but banned or not one of the only-these words")
     if not constraint.only:
         return replace(rule, banned=banned)
-    words = [word for word in constraint.only if _bare(word) not in banned]
-    only = frozenset(_bare(word) for word in words)
+    words = [word for word in constraint.only if bare_word(word) not in banned]
+    only = frozenset(bare_word(word) for word in words)
     if not words:
         raise ConstraintError("all the words that may be written are banned")
-    missing = [word for word in required if _bare(word) not in only]
+    missing = [word for word in required if bare_word(word) not in only]
     if missing:
         raise ConstraintError(f"{missing[0]!r} is required, but banned or not one of the only-these words")
     spellings = [tuple(tokenizer.encode(mark + word)) for word in words for mark in (" ", "")]
@@ -199,382 +196,9 @@ def _one_token(word: str, tokenizer: Tokenizer, verb: str) -> int:
     return ids[0]
 
 
-def _bare(word: str) -> str:
+def bare_word(word: str) -> str:
     """A word as it is compared: without punctuation around it, in lower case; pure punctuation as it is."""
     return (word.strip(PUNCTUATION) or word).casefold()
 
 
 # --- What may be done on a draft ----------------------------------------------------------------------------------
-
-
-@dataclass
-class Slot:
-    """A blank of a draft that may be acted on now, and how."""
-
-    blank: int  # its number among the draft's blanks
-    rule: Rule
-    words: tuple[int, ...] | None  # the only tokens to choose from; None: whatever the rule lets be written
-    find_sides: Callable[[], np.ndarray]
-
-    @cached_property
-    def sides(self) -> np.ndarray:
-        """[2, 4] bool: which sides are open to tokens that do not / do start a word."""
-        return self.find_sides()
-
-
-@dataclass(frozen=True)
-class Account:
-    """How a span stands: what is written, what is open and what it still must take."""
-
-    units: int  # words (or characters) written
-    open_blanks: int
-    first_is_open: bool  # BPE: the first token, which counts as a word, is not written yet
-    every_token_counts: bool  # word and character models
-    phrases: int  # required phrases that are missing or being written
-    phrase_tokens: int  # tokens of theirs that remain
-    phrase_units: int
-
-    def after(self, starts_word: int, side: int, leads: bool, phrase_rest: int | None) -> Account:
-        """The account after an action; if it writes part of a required phrase, ``phrase_rest`` tokens of it remain."""
-        left, right = SIDES[side]
-        is_first = leads and not left
-        unit, of_phrase = bool(starts_word or is_first), phrase_rest is not None
-        return replace(
-            self,
-            units=self.units + unit,
-            open_blanks=self.open_blanks - 1 + left + right,
-            first_is_open=self.first_is_open and not is_first,
-            phrases=self.phrases - (phrase_rest == 0),
-            phrase_tokens=self.phrase_tokens - of_phrase,
-            phrase_units=self.phrase_units - (of_phrase and unit),
-        )
-
-    def sides_in_words(self, rule: Rule, room: int) -> np.ndarray:
-        """[4] ``after(...).keepable`` of every side at once, where each token counts and nothing is required."""
-        more = LEFT.astype(int) + RIGHT  # blanks that stay
-        units, open_blanks = self.units + 1, self.open_blanks - 1 + more
-        growth = np.maximum(0, rule.min - units - open_blanks)
-        return (units + open_blanks <= rule.max) & (growth <= room - more) & ((open_blanks > 0) | (units >= rule.min))
-
-    def growth(self, rule: Rule) -> int:
-        """By how many tokens the canvas must still grow for the span to be allowed to end."""
-        tokens = max(rule.min - self.units, self.phrase_tokens + max(0, self.open_blanks - self.phrases))
-        # Any open blank may turn out to need the longest of the only-these words, or the rest of it.
-        return max(0, tokens - self.open_blanks) + self.open_blanks * (rule.longest_only - 1)
-
-    def keepable(self, rule: Rule, room: int) -> bool:
-        """Can the span still end between its minimum and maximum, with all its required words, in this room?"""
-        if self.every_token_counts:  # so every open blank takes a unit at least
-            further = self.phrase_units + max(0, self.open_blanks - self.phrases)
-        else:
-            further = max(self.phrase_units, int(self.first_is_open))
-        ended = self.open_blanks == 0
-        enough = self.units >= rule.min and self.phrases == 0
-        return self.units + further <= rule.max and self.growth(rule) <= room and (enough or not ended)
-
-
-class Constraints:
-    """The rules of one text, applied to its drafts."""
-
-    def __init__(
-        self, rules: Sequence[Rule], max_length: int, tokenizer: Tokenizer, longest_span: int | None = None
-    ) -> None:
-        self.rules, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
-        self.longest_span = longest_span or max_length  # tokens and blanks in a blank of no given length
-        self._checks_words = any(rule.banned or rule.only for rule in self.rules)
-        self._last_accounts: tuple[Draft, dict[int, Account]] | None = None
-        self._last_growth: dict[int, int] = {}
-        self._total_growth = 0
-
-    @cached_property
-    def start_of_required(self) -> tuple[tuple[int, ...], ...]:
-        """The phrases still missing at the beginning, by blank."""
-        return tuple(tuple(range(len(rule.required))) for rule in self.rules)
-
-    def slots(self, draft: Draft) -> list[Slot]:
-        """The blanks that may be acted on; all of them, unless a required word is missing or being written."""
-        if draft.pending:
-            position, tail = draft.pending
-            rule = self.rules[draft.origins[position]]
-            # The word goes on right after its last token, and leaves room for what is still to come of it.
-            fitting = ~LEFT & RIGHT if len(tail) > 1 else ~LEFT
-            return [Slot(draft.blanks.index(position), rule, tail[:1], lambda: self._sides(draft, position) & fitting)]
-        slots = []
-        anything_missing = any(draft.missing)
-        for number, position in enumerate(draft.blanks):
-            origin = draft.origins[position]
-            if anything_missing and not draft.missing[origin]:
-                continue
-            words = self._heads(draft, origin) if anything_missing else None
-            slots.append(Slot(number, self.rules[origin], words, partial(self._sides, draft, position)))
-        return slots
-
-    def repeats(self, draft: Draft, position: int) -> list[int]:
-        """The long words near a blank's position, which are not written there again."""
-        rule = self.rules[draft.origins[position]]
-        near = (*draft.items[max(0, position - NEAR) : position], *draft.items[position + 1 : position + 1 + NEAR])
-        return [token for token in near if self.keeps_from_repeating(rule, token)]
-
-    def keeps_from_repeating(self, rule: Rule, token: int) -> bool:
-        asked = rule.counts or rule.checks_words or rule.writable is not None
-        return bool(self.tokenizer.long_words[token]) and not asked
-
-    def _heads(self, draft: Draft, origin: int) -> tuple[int, ...]:
-        """The first tokens of the phrases that are missing in a blank."""
-        rule = self.rules[origin]
-        phrases = [rule.required[i] for i in draft.missing[origin]]
-        heads = [phrase.tokens[0] for phrase in phrases]
-        if rule.lead_starts_word is False:
-            heads += [phrase.unspaced[0] for phrase in phrases]
-        return tuple(dict.fromkeys(heads))
-
-    def _sides(self, draft: Draft, position: int) -> np.ndarray:
-        """[2, 4]: for tokens that do not / do start a word, the sides that keep every promise keepable."""
-        origin = draft.origins[position]
-        rule = self.rules[origin]
-        room = self._room_beside(draft, origin)
-        room = min(room, max(0, self._span_limit(rule) - draft.origins.count(origin)))
-        sides = np.broadcast_to(LEFT.astype(int) + RIGHT <= room, (2, 4)).copy()
-        leads = self._leads(draft, position)
-        if leads:  # the first token of the span carries the user's space, or does not, as the user wrote it
-            sides[0 if rule.lead_starts_word else 1] &= LEFT
-        begins_required = bool(draft.missing[origin]) and not draft.pending
-        if rule.lead_starts_word is not None and (rule.banned or rule.only or begins_required):
-            # Words grow from left to right, so that a word's beginning is always known.
-            sides[0] &= ~LEFT
-            if begins_required and not leads:
-                sides[0] = False  # a required word never continues another one
-        if rule.counts and not begins_required:  # which phrase begins, and so what it takes, ``accepts`` knows
-            account = self._account(draft, origin)
-            if account.every_token_counts and not draft.pending:
-                sides[:] = account.sides_in_words(rule, room)
-                return sides
-            phrase_rest = len(draft.pending[1]) - 1 if draft.pending else None
-            for starts_word, side in zip(*np.nonzero(sides), strict=True):
-                after = account.after(starts_word, side, leads, phrase_rest)
-                sides[starts_word, side] = after.keepable(rule, room - sum(SIDES[side]))
-        return sides
-
-    def _span_limit(self, rule: Rule) -> float:
-        """How many tokens and blanks a span may hold where its words do not say: a word is not spelt for ever."""
-        if not rule.counts:
-            return self.longest_span
-        if rule.lead_starts_word is None:
-            return math.inf  # tokens are the unit of length
-        phrases = sum(len(phrase.tokens) for phrase in rule.required)
-        if rule.max < math.inf:
-            return TOKENS_IN_WORD * rule.max + phrases
-        return max(self.longest_span, TOKENS_IN_WORD * rule.min + phrases)
-
-    def _leads(self, draft: Draft, position: int) -> bool:
-        """Whether a BPE blank is the leftmost of its span, where the first token will stand."""
-        first = position == 0 or draft.origins[position - 1] != draft.origins[position]
-        return first and self.rules[draft.origins[position]].lead_starts_word is not None
-
-    def _account(self, draft: Draft, origin: int) -> Account:
-        return self._accounts(draft)[origin]
-
-    def _accounts(self, draft: Draft) -> dict[int, Account]:
-        """Of every span with something to count. Asked for many times on the same draft, so the last are kept."""
-        if self._last_accounts is None or self._last_accounts[0] is not draft:
-            spans: dict[int, list[int]] = {
-                o: [] for o, rule in enumerate(self.rules) if rule.counts or rule.checks_words
-            }
-            for item, origin in zip(draft.items, draft.origins, strict=True):
-                if origin in spans:
-                    spans[origin].append(item)
-            accounts = {o: self._account_of(draft, o, span) for o, span in spans.items()}
-            self._last_accounts = draft, accounts
-            self._last_growth = {o: account.growth(self.rules[o]) for o, account in accounts.items()}
-            self._total_growth = sum(self._last_growth.values())
-        return self._last_accounts[1]
-
-    def _account_of(self, draft: Draft, origin: int, span: list[int]) -> Account:
-        rule = self.rules[origin]
-        tokens = [item for item in span if item != BLANK]
-        phrases = [rule.required[i].tokens for i in draft.missing[origin]]
-        if draft.pending and draft.origins[draft.pending[0]] == origin:
-            phrases.append(draft.pending[1])
-        bpe = rule.lead_starts_word is not None
-        units = self._units(tokens) if bpe else len(tokens)
-        if bpe and span[0] != BLANK and not self.tokenizer.starts_word[span[0]]:
-            units += 1
-        return Account(
-            units=units,
-            open_blanks=len(span) - len(tokens),
-            first_is_open=bpe and span[0] == BLANK,
-            every_token_counts=not bpe,
-            phrases=len(phrases),
-            phrase_tokens=sum(map(len, phrases)),
-            phrase_units=sum(self._units(phrase) if bpe else len(phrase) for phrase in phrases),
-        )
-
-    def _units(self, tokens: Sequence[int]) -> int:
-        return sum(bool(self.tokenizer.starts_word[token]) for token in tokens)
-
-    def _room_beside(self, draft: Draft, origin: int) -> int:
-        """By how much the canvas may grow, with room kept for what other blanks still must take."""
-        self._accounts(draft)
-        return self.max_length - len(draft.items) - self._total_growth + self._last_growth.get(origin, 0)
-
-    def check_room(self, draft: Draft) -> None:
-        """Refuse a canvas whose minimum lengths and required words cannot fit into the model's longest text."""
-        room = self._room_beside(draft, origin=-1)
-        if room < 0:
-            raise ConstraintError(
-                f"the text and what its blanks must hold take {self.max_length - room} tokens, and the model takes "
-                f"{self.max_length}: shorten the text or lower the minimum lengths"
-            )
-
-    # --- Required words: what an action writes of them ---------------------------------------------------------
-
-    def advance(self, draft: Draft, slot: Slot, token: int, side: int, log_prob: float) -> Draft:
-        """The next draft, with its account of required words."""
-        position = draft.blanks[slot.blank]
-        left, right = SIDES[side]
-        missing, tail = draft.missing, ()
-        if draft.pending:
-            tail = draft.pending[1][1:]
-        elif slot.words is not None:
-            origin = draft.origins[position]
-            index, tail = self._begun(draft, origin, token)
-            still = tuple(i for i in draft.missing[origin] if i != index)
-            missing = (*draft.missing[:origin], still, *draft.missing[origin + 1 :])
-        next_draft = draft.write(slot.blank, token, left, right, log_prob)
-        pending = (position + int(left) + 1, tail) if tail else None
-        return next_draft.requiring(missing, pending)
-
-    def _begun(self, draft: Draft, origin: int, token: int) -> tuple[int, tuple[int, ...]]:
-        """Which missing phrase a token begins, and the tokens that follow."""
-        rule = self.rules[origin]
-        for index in draft.missing[origin]:
-            for spelling in (rule.required[index].tokens, rule.required[index].unspaced):
-                if spelling and spelling[0] == token:
-                    return index, spelling[1:]
-        raise AssertionError("the search wrote a token that begins no required word")
-
-    # --- Whole words spelt by BPE tokens -----------------------------------------------------------------------
-
-    def accepts(self, draft: Draft, slot: Slot, token: int, side: int) -> bool:
-        """What ``sides`` cannot tell by the kind of token: which required phrase begins, which words are spelt."""
-        position = draft.blanks[slot.blank]
-        origin, (left, right) = draft.origins[position], SIDES[side]
-        rule = self.rules[origin]
-        tail: tuple[int, ...] | None = None  # the rest of the required phrase that this action is part of
-        if draft.pending:
-            tail = draft.pending[1][1:]
-        elif slot.words is not None:
-            tail = self._begun(draft, origin, token)[1]
-        if tail is None and not rule.checks_words and not self._checks_words:
-            return True
-        starts_word = bool(self.tokenizer.starts_word[token])
-        after = None
-        if tail is not None or rule.checks_words:
-            phrase_rest = None if tail is None else len(tail)
-            after = self._account(draft, origin).after(starts_word, side, self._leads(draft, position), phrase_rest)
-        if tail is not None:
-            room = self._room_beside(draft, origin) - left - right
-            if (tail and not right) or not after.keepable(rule, room):
-                return False
-        if not rule.checks_words and not self._checks_words:
-            return True
-        items = draft.items[:position] + (BLANK,) * left + (token,) + (BLANK,) * right + draft.items[position + 1 :]
-        origins = draft.origins[:position] + (origin,) * (left + 1 + right) + draft.origins[position + 1 :]
-        at = position + left
-        if self._checks_words and not self._words_allowed(items, origins, at):
-            return False
-        if not rule.checks_words:
-            return True
-        if tail is None and not left and not starts_word and self._ends_required(draft.items, draft.origins, position):
-            return False  # it would go on a required word
-        if rule.max == math.inf:
-            return True
-        # A blank after a word that cannot go on takes a new word: count those against the maximum.
-        wanting = sum(
-            not (tail and i == at + 1) and not self._can_go_on(items, origins, i)
-            for i, item in enumerate(items)
-            if item == BLANK and origins[i] == origin
-        )
-        further = after.phrase_units + max(0, wanting - (after.phrases - bool(tail)))
-        return after.units + further <= rule.max
-
-    def _words_allowed(self, items: tuple[int, ...], origins: tuple[int, ...], at: int) -> bool:
-        """Of the words around the new token, each is allowed by the rule of every blank that it has a part of."""
-        for start, end in self._words_around(items, at):
-            if start > 0 and items[start - 1] == BLANK and not self.tokenizer.starts_word[items[start]]:
-                continue  # its beginning is not known yet
-            complete = end == len(items) or items[end] != BLANK
-            for origin in set(origins[start:end]) - {-1}:
-                rule = self.rules[origin]
-                if complete and (rule.banned or rule.only):
-                    spelt = self.tokenizer.decode(items[start:end]).strip()
-                    forms = {spelt.casefold(), _bare(spelt)}
-                    if forms & rule.banned or (rule.only and not forms & rule.only):
-                        return False
-                elif rule.only and items[start:end] not in rule.only_prefixes:
-                    return False
-                elif rule.only and origins[end] != origin and not self._is_only_word(items[start:end], rule):
-                    return False  # what is left open beside it belongs to another blank: the word must be whole here
-        return True
-
-    def _is_only_word(self, tokens: tuple[int, ...], rule: Rule) -> bool:
-        return bool({_bare(self.tokenizer.decode(tokens).strip())} & rule.only)
-
-    def _can_go_on(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int) -> bool:
-        """Whether a blank may begin with a token that continues the word before it."""
-        rule = self.rules[origins[blank]]
-        if blank == 0 or origins[blank - 1] != origins[blank] or self._ends_required(items, origins, blank):
-            return False
-        if not rule.only:
-            return True
-        start, end = self._words_around(items, blank - 1)[0]
-        return any(len(p) > end - start and p[: end - start] == items[start:end] for p in rule.only_prefixes)
-
-    def _ends_required(self, items: tuple[int, ...], origins: tuple[int, ...], end: int) -> bool:
-        """Whether a whole required phrase stands right before ``end``, written into the same blank."""
-        for phrase in self.rules[origins[end]].required:
-            for spelling in (phrase.tokens, phrase.unspaced):
-                start = end - len(spelling or ())
-                if spelling and items[max(0, start) : end] == spelling and origins[start] == origins[end]:
-                    return True
-        return False
-
-    def _words_around(self, items: tuple[int, ...], at: int) -> list[tuple[int, int]]:
-        """[start, end) of the word that holds the token at ``at`` and of its neighbours, as far as they are known."""
-        starts_word = self.tokenizer.starts_word
-
-        def word_start(i: int) -> int:
-            while i > 0 and not starts_word[items[i]] and items[i - 1] != BLANK:
-                i -= 1
-            return i
-
-        def word_end(i: int) -> int:
-            while i < len(items) and items[i] != BLANK and not starts_word[items[i]]:
-                i += 1
-            return i
-
-        start, end = word_start(at), word_end(at + 1)
-        words = [(start, end)]
-        if start > 0 and items[start - 1] != BLANK:
-            words.append((word_start(start - 1), start))
-        if end < len(items) and items[end] != BLANK:
-            words.append((end, word_end(end + 1)))
-        return words
-
-
-Watch = Callable[[Callable[[], Draft]], bool]  # called with the way to the leading draft; False: give the text up
-
-
-@dataclass(frozen=True)
-class Text:
-    """One text to fill: its canvas of ids and its constraints; ``watch`` is called before each pass over it."""
-
-    ids: tuple[int, ...]
-    constraints: Constraints
-    watch: Watch | None = field(default=None, compare=False)
-
-    def given_up(self, so_far: Callable[[], Draft]) -> bool:
-        return self.watch is not None and not self.watch(so_far)
-
-    def begin(self) -> Draft:
-        return Draft.begin(self.ids, self.constraints.start_of_required)

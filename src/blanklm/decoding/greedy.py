@@ -15,26 +15,28 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from blanklm.core.policy import SIDES, Policy, Scores
+from blanklm.core.policy import SIDES, Scorer, Scores
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.constraint import NEAR, Rule, Text
+from blanklm.decoding.budget import NO_REPEAT_WITHIN
+from blanklm.decoding.constraint import Rule
 from blanklm.decoding.draft import Draft
+from blanklm.decoding.request import Request
 
 WORD_SCORES_AT_ONCE = {"cpu": 2**25, "cuda": 2**30}  # blanks times vocabulary
 FIRST_WORDS = 8  # how many of a blank's best words are looked at before more are
 NO_MAXIMUM = 2**31
 
 
-def fits(text: Text) -> bool:
+def fits(text: Request) -> bool:
     """Whether a text's blanks have nothing to keep but lengths: any, or in words or characters that are tokens."""
-    return all(_only_lengths(rule) for rule in text.constraints.rules)
+    return all(_only_lengths(rule) for rule in text.rules.by_blank)
 
 
-def fits_in_parallel(text: Text) -> bool:
+def fits_in_parallel(text: Request) -> bool:
     """The same for filling all blanks at once, where blanks must not share a length either."""
-    return fits(text) and not any(rule.counts for rule in text.constraints.rules)
+    return fits(text) and not any(rule.counts for rule in text.rules.by_blank)
 
 
 def _only_lengths(rule: Rule) -> bool:
@@ -45,7 +47,7 @@ def _only_lengths(rule: Rule) -> bool:
 
 @torch.inference_mode()
 def fill_greedily(
-    policy: Policy, texts: Sequence[Text], order: str = "confident", threshold: float = 0.0
+    policy: Scorer, texts: Sequence[Request], order: str = "confident", threshold: float = 0.0
 ) -> list[Draft | None]:
     """A finished draft for each text, an unfinished one where it was given up, None where lengths led into a dead end.
 
@@ -58,12 +60,12 @@ def fill_greedily(
     return drafts
 
 
-def _groups(texts: Sequence[Text], policy: Policy) -> Iterator[Sequence[Text]]:
+def _groups(texts: Sequence[Request], policy: Scorer) -> Iterator[Sequence[Request]]:
     """Neighbours whose blanks' word scores fit into memory; a pass may have twice the blanks of the first."""
     budget = WORD_SCORES_AT_ONCE.get(policy.device.type, 2**25)
     start, scores = 0, 0
     for end, text in enumerate(texts):
-        more = 2 * len(text.constraints.rules) * len(text.constraints.tokenizer)
+        more = 2 * len(text.rules.by_blank) * len(text.rules.tokenizer)
         if end > start and scores + more > budget:
             yield texts[start:end]
             start, scores = end, 0
@@ -100,18 +102,20 @@ class _Actions:
 class _Drafts:
     """The drafts of N unfinished texts, as tensors."""
 
-    def __init__(self, texts: Sequence[Text], policy: Policy) -> None:
+    def __init__(self, texts: Sequence[Request], policy: Scorer) -> None:
         self.policy, self.texts, device = policy, texts, policy.device
-        constraints = texts[0].constraints
-        longest_spans = [text.constraints.longest_span for text in texts]
+        constraints = texts[0].rules
+        longest_spans = [text.rules.longest_span for text in texts]
         self.longest_span = torch.tensor(longest_spans, device=device)[:, None]  # [N, 1]
         self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
         self.starts_word, self.never_written, self.long_words, self.sides = _tables(constraints.tokenizer, device)
-        self.near = torch.tensor([*range(-NEAR, 0), *range(1, NEAR + 1)], device=device)  # [2 NEAR]
-        begun = [text.begin() for text in texts]
+        self.near = torch.tensor(
+            [*range(-NO_REPEAT_WITHIN, 0), *range(1, NO_REPEAT_WITHIN + 1)], device=device
+        )  # [2 NO_REPEAT_WITHIN]
+        begun = [text.first_draft() for text in texts]
         self.items, self.lengths = (part.to(device) for part in pad([draft.items for draft in begun]))  # [N, L], [N]
         self.origins = pad([draft.origins for draft in begun])[0].to(device)  # [N, L]
-        rules = [text.constraints.rules for text in texts]
+        rules = [text.rules.by_blank for text in texts]
         self.counts = any(rule.counts for each in rules for rule in each)
         self.least = pad([[rule.min for rule in each] for each in rules])[0].to(device)  # [N, O]
         most = [[NO_MAXIMUM if rule.max == math.inf else int(rule.max) for rule in each] for each in rules]
@@ -174,10 +178,10 @@ class _Drafts:
         return _Actions(every[acts], actions.token[acts], actions.side[acts], actions.log_prob[acts])
 
     def _repeats(self) -> Tensor:
-        """[K, 2 NEAR] what a blank may not write again (``Constraints.repeats``), filled up with PAD, never written."""
-        place = self.place[:, None] + self.near  # [K, 2 NEAR]
+        """[K, 2 R] what a blank may not write again (``Rules.repeats``), R = NO_REPEAT_WITHIN, filled up with PAD."""
+        place = self.place[:, None] + self.near  # [K, 2 R]
         inside = (place >= 0) & (place < self.longest)
-        near = self.items[self.draft[:, None], place.clamp(0, self.longest - 1)]  # [K, 2 NEAR]
+        near = self.items[self.draft[:, None], place.clamp(0, self.longest - 1)]  # [K, 2 R]
         return torch.where(inside & self.long_words[near], near, PAD)
 
     def _colliding(self, actions: _Actions, acts: Tensor) -> list[int]:
@@ -188,7 +192,7 @@ class _Drafts:
         same = (self.draft[which][1:] == self.draft[which][:-1]) & (
             actions.token[which][1:] == actions.token[which][:-1]
         )
-        close = same & (self.place[which][1:] - self.place[which][:-1] <= NEAR)  # [R - 1]
+        close = same & (self.place[which][1:] - self.place[which][:-1] <= NO_REPEAT_WITHIN)  # [R - 1]
         if not close.any():
             return []
         places: dict[tuple[int, int], list[int]] = {}  # by draft and word: where it is written in this pass
@@ -196,7 +200,7 @@ class _Drafts:
         parts = (which, actions.log_prob[which], self.draft[which], actions.token[which], self.place[which])
         for row, _, draft, token, place in sorted(zip(*(p.tolist() for p in parts), strict=True), key=lambda a: -a[1]):
             written = places.setdefault((draft, token), [])
-            if any(abs(place - other) <= NEAR for other in written):
+            if any(abs(place - other) <= NO_REPEAT_WITHIN for other in written):
                 waiting.append(row)
             else:
                 written.append(place)
@@ -233,7 +237,7 @@ class _Drafts:
     # --- What lengths leave open -------------------------------------------------------------------------------------
 
     def _open_sides(self) -> Tensor:
-        """[K, 2, 4] which sides are open to tokens that do not / do start a word, as ``Slot.sides`` says it."""
+        """[K, 2, 4] which sides are open to tokens that do not / do start a word, as ``OpenBlank.sides`` says it."""
         left, right = self.sides  # [4] each
         more = left.long() + right.long()  # [4] blanks that stay
         room = (self.max_length - self.lengths)[self.draft, None]  # [K, 1]
@@ -351,11 +355,11 @@ class _Drafts:
         return _draft(self.texts[text], self.items[n, :length].tolist(), self.origins[n, :length].tolist(), actions)
 
 
-def _draft(text: Text, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
+def _draft(text: Request, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
     """A draft from what stands on it and the actions that led there: (blank, token, left, right, log-probability)."""
     history, total = None, 0.0
     for blank, token, left, right, log_prob in actions:
         history = (history, blank, token, bool(left), bool(right), log_prob)
         total += log_prob
-    missing = text.constraints.start_of_required
+    missing = text.rules.start_of_required
     return Draft(tuple(items), tuple(origins), missing, None, total, total, history, len(actions))

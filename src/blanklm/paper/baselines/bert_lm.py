@@ -17,7 +17,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.constraint import LONGEST_SPAN
+from blanklm.decoding.budget import LONGEST_SPAN
 from blanklm.models.attention import KVCache, one_token_step
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.encoder import EncoderConfig, initialise

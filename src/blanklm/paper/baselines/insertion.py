@@ -23,7 +23,7 @@ from blanklm.core.orders import UniformOrders, bound, show_first
 from blanklm.core.packing import Packing, grouped_log_softmax
 from blanklm.core.special import BLANK, EOS, PAD
 from blanklm.core.texts import Batch, pad
-from blanklm.decoding.constraint import LONGEST_SPAN
+from blanklm.decoding.budget import LONGEST_SPAN
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import initialise, scale_down_
 from blanklm.models.registry import register

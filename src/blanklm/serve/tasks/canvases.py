@@ -12,12 +12,13 @@ from weakref import WeakMethod
 from pydantic import BaseModel, Field
 
 from blanklm.api import BlankLM, Watch
-from blanklm.api import Request as Prepared
 from blanklm.core.canvas import Fill, Trajectory
 from blanklm.core.template import Template
+from blanklm.decoding.options import FillOptions, SampleOptions
+from blanklm.decoding.request import Request
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts
+from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of
 from blanklm.serve.worker import Job
 
 
@@ -90,7 +91,7 @@ class CanvasJob(Job):
     follow: Callable[[Trajectory], None] | None = None
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Request:
         return self.item[1]
 
     def watch(self, so_far: Callable[[], Trajectory]) -> bool:
@@ -101,28 +102,26 @@ class CanvasJob(Job):
 
 
 class CanvasTask(Task):
-    """Filling or sampling: how ``run`` differs, and which of the body's fields are its ``options``."""
+    """Filling or sampling: they differ in ``run`` and in their ``Options``."""
 
     Result = CanvasResult
-    options: ClassVar[frozenset[str]]
+    Options: ClassVar[type[FillOptions] | type[SampleOptions]]
 
     @abstractmethod
-    def run(
-        self, model: BlankLM, options: dict[str, Any], numbered: list[tuple[int, Prepared]]
-    ) -> list[list[Fill] | None]:
+    def run(self, model: BlankLM, options: Any, numbered: list[tuple[int, Request]]) -> list[list[Fill] | None]:
         """The fills of each text, given with its place in its own request; None for one that was given up."""
 
     def jobs(
         self, name: str, model: BlankLM, body: CanvasesBody, limits: Limits, deadline: float
     ) -> Sequence[CanvasJob]:
-        options = body.model_dump(include=self.options)
-        widths = {field: value for field, value in options.items() if field in ("n", "beam")}
+        options = options_of(self.Options, body)
+        widths = {name: getattr(options, name) for name in ("n", "beam") if hasattr(options, name)}
         for field, value in widths.items():
             if value > limits.candidates:
                 message = f"{field} is {value}, and at most {limits.candidates} candidates are looked at"
                 raise Refusal(422, "too_many_candidates", message, field)
         check_texts([entry if isinstance(entry, str) else entry.text for entry in body.texts], limits)
-        make = partial(CanvasJob, self.name, (name, *options.values()), run=partial(self.run, model, options))
+        make = partial(CanvasJob, self.name, (name, options), run=partial(self.run, model, options))
         jobs, words = [], 0
         for place, entry in enumerate(body.texts):
             text, constraints = (entry, None) if isinstance(entry, str) else (entry.text, entry.constraints)
@@ -143,7 +142,7 @@ class CanvasTask(Task):
             if body.strict and job.prepared.unknown:
                 unknown = ", ".join(map(repr, job.prepared.unknown[:5]))
                 raise Refusal(422, "unknown_words", f"the model does not know {unknown}", field)
-            job.size = len(job.prepared.text.ids) * max(widths.values())
+            job.size = len(job.prepared.ids) * max(widths.values())
             jobs.append(job)
         return jobs
 

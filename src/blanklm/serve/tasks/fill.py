@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
-
 from pydantic import Field
 
 from blanklm.api import BlankLM
-from blanklm.api import Request as Prepared
 from blanklm.core.canvas import Fill
-from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.canvases import CanvasesBody, CanvasJob, CanvasTask
+from blanklm.decoding.options import FillOptions
+from blanklm.decoding.request import Request
+from blanklm.serve.tasks.canvases import CanvasesBody, CanvasTask
+from blanklm.serve.tasks.task import with_options
 
 
-class FillBody(CanvasesBody):
-    n: int = Field(1, ge=1, description="How many fills of each text, best first.")
-    beam: int = Field(1, ge=1, description="Beam width; 1 is greedy.")
-    order: Literal["confident", "model", "left-to-right", "parallel"] = Field(
-        "confident", description="Which blank next; parallel: all at once."
-    )
-    length_penalty: float = Field(0.0, allow_inf_nan=False, ge=-10, le=10, description="Rank by log p / steps^this.")
-    threshold: float = Field(0.0, ge=0, le=1, description="With parallel: how sure a blank must be to act.")
+class FillBody(with_options(CanvasesBody, FillOptions)):  # type: ignore[misc]  # made of the fields of FillOptions
     stream: bool = Field(False, description="Send server-sent events: step by step, then the fills of each text.")
 
     @property
@@ -34,17 +25,8 @@ class FillTask(CanvasTask):
     name = "fill"
     summary = "Fill the blanks of each text with the most probable words."
     Body = FillBody
-    options = frozenset({"n", "beam", "order", "length_penalty", "threshold"})
+    Options = FillOptions
 
-    def jobs(self, name: str, model: BlankLM, body: FillBody, limits: Limits, deadline: float) -> Sequence[CanvasJob]:
-        if body.order == "parallel" and not body.n == body.beam == 1:
-            raise Refusal(422, "invalid", "parallel gives one fill: leave out n and beam", "order")
-        if body.order != "parallel" and body.threshold:
-            raise Refusal(422, "invalid", "a threshold goes with the order parallel", "threshold")
-        return super().jobs(name, model, body, limits, deadline)
-
-    def run(
-        self, model: BlankLM, options: dict[str, Any], numbered: list[tuple[int, Prepared]]
-    ) -> list[list[Fill] | None]:
-        best = model.fill([prepared for _, prepared in numbered], **options)
+    def run(self, model: BlankLM, options: FillOptions, numbered: list[tuple[int, Request]]) -> list[list[Fill] | None]:
+        best = model.fill([request for _, request in numbered], options)
         return [None if fill is None else list(fill.ranked) for fill in best]

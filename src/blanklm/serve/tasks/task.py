@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from blanklm.api import BlankLM
+from blanklm.errors import OptionError
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.worker import Job
+
+OptionsType = TypeVar("OptionsType")
 
 
 class Record(BaseModel):
@@ -26,6 +30,24 @@ class TaskBody(Record):
     deadline: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Seconds after which to stop; the server's own limit holds too."
     )
+
+
+def with_options(base: type[TaskBody], options: type) -> type[TaskBody]:
+    """A body that also has the fields of a dataclass of ``options`` (see ``blanklm.options``)."""
+    hints = get_type_hints(options)
+    made: dict[str, Any] = {}
+    for field in fields(options):
+        limits = field.metadata["limits"] | ({"allow_inf_nan": False} if hints[field.name] is float else {})
+        made[field.name] = hints[field.name], Field(field.default, description=field.metadata["help"], **limits)
+    return create_model(f"{options.__name__}Body", __base__=base, **made)
+
+
+def options_of(options: type[OptionsType], body: TaskBody) -> OptionsType:
+    """The options of a request; one that cannot be is refused by its name."""
+    try:
+        return options(**{field.name: getattr(body, field.name) for field in fields(options)})  # type: ignore[arg-type]
+    except OptionError as error:
+        raise Refusal(422, "invalid", str(error), error.option) from None
 
 
 class Task(ABC):
