@@ -10,7 +10,10 @@ from safetensors.torch import load_file
 from blanklm import BlankLM, BlankLMError, Transfer
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import blank_out
-from blanklm.transfer.transfer import MASKS, Marked, Weights, in_print, is_negated, overlap, places_of, written_again
+from blanklm.transfer.marking import MAX_MASKS, MarkedText, find_words, is_negated
+from blanklm.transfer.options import TransferOptions
+from blanklm.transfer.ranking import Weights, count_repetitions, overlap
+from blanklm.transfer.surface import is_tokenised, to_print
 
 NICE = "The employees were super nice and efficient!"
 
@@ -44,28 +47,28 @@ def test_what_is_above_average_is_masked_and_the_rest_comes_back_as_it_was(trans
 
 
 def test_smaller_masks_are_nested_in_larger_ones(transfer):
-    marked = Marked.of("a b c d e f", [(2 * i, 2 * i + 1) for i in range(6)], [6, 5, 4, 3, 2, 1], {0, 1, 2, 3, 4})
-    nested = [str(mask.template) for mask in marked.nested()]
+    marked = MarkedText.of("a b c d e f", [(2 * i, 2 * i + 1) for i in range(6)], [6, 5, 4, 3, 2, 1], {0, 1, 2, 3, 4})
+    nested = [str(mask.template) for mask in marked.nested_masks()]
     assert nested == ["___ b c d e f", "___ c d e f", "___ d e f", "___ f"]
-    assert len(nested) == MASKS
-    whole = Marked.of(marked.text, [(w.start, w.end) for w in marked.words], [1] * 6, {0, 4}, by_user=True)
-    assert [str(mask.template) for mask in whole.nested()] == ["___ b c d ___ f"]
+    assert len(nested) == MAX_MASKS
+    whole = MarkedText.of(marked.text, [(w.start, w.end) for w in marked.words], [1] * 6, {0, 4}, by_user=True)
+    assert [str(mask.template) for mask in whole.nested_masks()] == ["___ b c d ___ f"]
 
 
 def test_a_mask_is_words_phrases_or_numbers_wherever_they_stand():
     text = "Good food, good  service: goods."
     words = [(0, 4), (5, 9), (9, 10), (11, 15), (17, 24), (24, 25), (26, 31), (31, 32)]
-    assert places_of(text, words, ["good"]) == {0, 3}
-    assert places_of(text, words, ["good service"]) == {3, 4}
-    assert places_of(text, words, [1, "Goods"]) == {1, 6}
+    assert find_words(text, words, ["good"]) == {0, 3}
+    assert find_words(text, words, ["good service"]) == {3, 4}
+    assert find_words(text, words, [1, "Goods"]) == {1, 6}
     for wrong, message in (
         (["bad"], "no 'bad'"),
         ([8], "its words are 0 to 7"),
         ([-1], "no word -1"),
-        ([" "], "nothing"),
+        ([" "], "empty"),
     ):
         with pytest.raises(BlankLMError, match=message):
-            places_of(text, words, wrong)
+            find_words(text, words, wrong)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +76,8 @@ def test_a_mask_is_words_phrases_or_numbers_wherever_they_stand():
     [
         ("", None, "empty"),
         ("   ", None, "empty"),
-        ("great", None, "one word alone in 'great'"),
-        ("great!", ["great"], "one word alone"),
+        ("great", None, "only one word in 'great'"),
+        ("great!", ["great"], "only one word"),
         ("?!...", None, "there is no word in"),
         ("the ___ was great", None, "has a blank"),
         ("great food", ["great food"], "covers all"),
@@ -88,23 +91,23 @@ def test_bad_input_is_answered_plainly(transfer, text, mask, message):
 
 def test_where_no_word_stands_out_a_mask_is_asked_for(transfer, monkeypatch):
     monkeypatch.setattr(transfer.classifier, "attention", lambda texts: [[0.25] * 4 for _ in texts])
-    with pytest.raises(BlankLMError, match="no word of 'a b c d' stands out: say which to replace with a mask"):
+    with pytest.raises(BlankLMError, match="no word of 'a b c d' stands out: choose words to replace with a mask"):
         transfer.rewrite("a b c d", "negative")
     assert transfer.rewrite("a b c d", "negative", mask=["c"]).marked.canvas == "a b ___ d"
 
 
 @pytest.mark.parametrize("weights", [(-1, 0), (0, float("nan")), (float("inf"), 0)])
 def test_weights_are_numbers(weights):
-    with pytest.raises(BlankLMError, match=r"the weight of (content|fluency) is 0 or more"):
+    with pytest.raises(BlankLMError, match=r"the weight of (content|fluency) must be 0 or more"):
         Weights(*weights)
 
 
-def test_plain_text_in_lower_case_is_written_as_in_print(transfer, monkeypatch):
+def test_plain_text_in_lower_case_is_written_as_to_print(transfer, monkeypatch):
     (pool,) = transfer.candidates([marked := transfer.mark("the food was terrible")], 1)
     pool = [(pool[0][0], replace(pool[0][1], spans=("amazing !",)))]
-    assert transfer.ranked(marked.text, pool, 1, Weights())[0].text == "the food was amazing!"
+    assert transfer.rank(marked.text, pool, 1, Weights())[0].text == "the food was amazing!"
     tokenised = [(blank_out("it was bad .", [(0, 2), (3, 6), (7, 10), (11, 12)], {2}), pool[0][1])]
-    assert transfer.ranked("it was bad .", tokenised, 1, Weights())[0].text == "it was amazing ! ."
+    assert transfer.rank("it was bad .", tokenised, 1, Weights())[0].text == "it was amazing ! ."
 
 
 def test_an_unknown_style_is_named_with_those_there_are(transfer):
@@ -130,12 +133,31 @@ def test_ranked_by_the_classifier_alone_it_is_the_papers_way(transfer):
     marked = transfer.mark("the staff was super friendly and the food was great .")
     (pool,) = transfer.candidates([marked], 0, fewer=False)
     assert len(pool) == 10 and {str(mask.template) for mask, _ in pool} == {marked.canvas}
-    ranked = transfer.ranked(marked.text, pool, 0, Weights(0, 0, 0))
+    ranked = transfer.rank(marked.text, pool, 0, Weights(0, 0, 0))
     log_p = transfer.classifier.log_probs([fill.text for _, fill in pool])[:, 0]
     assert ranked[0].score == pytest.approx(log_p.max())
     assert [r.style for r in ranked] == sorted((r.style for r in ranked), reverse=True)
-    kept = transfer.ranked(marked.text, pool, 0, Weights(1e6, 0, 0))
+    kept = transfer.rank(marked.text, pool, 0, Weights(1e6, 0, 0))
     assert kept[0].content == max(r.content for r in ranked)
+
+
+def test_options_are_keywords_or_one_object(transfer):
+    settings = {"n": 2, "samples": 3, "temperature": 0.9, "seed": 4}
+    old = transfer.rewrite(NICE, "negative", **settings, fewer=True, weights=Weights(0.25, 0.1, 0))
+    new = TransferOptions(**settings, try_smaller_masks=True, content=0.25, fluency=0.1, repetition=0)
+    assert transfer.rewrite(NICE, "negative", options=new) == old
+    assert transfer.rewrite(NICE, "negative", options=replace(new, seed=0), seed=4) == old
+
+
+def test_a_contrast_may_be_chosen_for_one_call(transfer):
+    plain = Transfer.from_pretrained(device="cpu", contrast=0)
+    expected = plain.rewrite(NICE, "negative", n=5)
+    assert transfer.rewrite(NICE, "negative", n=5, contrast=0) == expected != transfer.rewrite(NICE, "negative", n=5)
+    one_style = Transfer(
+        transfer.classifier, [BlankLM.from_pretrained("yelp-words", device="cpu")] * 2, transfer.styles
+    )
+    with pytest.raises(BlankLMError, match="leave out the contrast"):
+        one_style.rewrite(NICE, "negative", contrast=0)
 
 
 def test_results_do_not_depend_on_what_else_is_rewritten(transfer):
@@ -153,29 +175,29 @@ def test_a_text_that_is_no_longer_wanted_is_given_up(transfer):
 
 def test_placeholders_are_written_into_corpus_text_alone(transfer):
     assert all(word.startswith("_") for word in transfer.placeholders)
-    assert transfer.is_tokenised("it 's _num_ dollars .")
-    assert not transfer.is_tokenised("It's 10 dollars.") and not transfer.is_tokenised("it's 10 dollars.")
+    assert is_tokenised("it 's _num_ dollars .", transfer.tokenizer)
+    assert not any(is_tokenised(text, transfer.tokenizer) for text in ("It's 10 dollars.", "it's 10 dollars."))
 
 
-def test_in_print():
+def test_tokens_are_put_into_print():
     places = [(0, 3), (4, 8), (9, 12), (13, 18), (18, 19)]
     masked = blank_out("The food was great!", places, {0, 1, 3})
-    assert "".join(in_print(masked, ["i do n't think it", "good , i 'm sure"])) == (
+    assert "".join(to_print(masked, ["i do n't think it", "good , i 'm sure"])) == (
         "I don't think it was good, I'm sure!"
     )
     masked = blank_out("The food was great!", places, {2, 3})
-    assert in_print(masked, ["'s cold"]) == ("The food", "'s cold", "!")
+    assert to_print(masked, ["'s cold"]) == ("The food", "'s cold", "!")
 
 
-def test_in_print_words_stand_apart_and_keep_what_they_had(transfer):
+def test_words_in_print_stand_apart_and_keep_what_they_had(transfer):
     def written(text, chosen, spans):
-        return "".join(in_print(blank_out(text, transfer.tokenizer.places(text), chosen), spans))
+        return "".join(to_print(blank_out(text, transfer.tokenizer.places(text), chosen), spans))
 
     assert written("It's a nice place.", {1, 3}, ["is", "awful"]) == "It is an awful place."
     assert written("It was an awful place.", {3}, ["useful"]) == "It was a useful place."
     assert written("An hour of fun!", {3}, ["pain , i wo not say more"]) == "An hour of pain, I will not say more!"
     assert written("GREAT food.", {0}, ["very bad"]) == "VERY BAD food."
-    assert written("I do like it.", {1, 2}, ["n't like"]) == "I not like it."  # "In't" is no word
+    assert written("I do like it.", {1, 2}, ["n't like"]) == "I not like it."  # "In't" is not a word
     assert written("I do like it.", {2}, ["n't like"]) == "I don't like it."
 
 
@@ -189,17 +211,19 @@ def test_a_word_and_its_not_are_replaced_together(transfer):
 
 
 @pytest.mark.parametrize(
-    ("written", "again"),
+    ("written", "repetitions"),
     [
         ("the staff was rude and the food was rude .", 1),
         ("the staff was great and the food was great .", 0),  # as in the source
         ("it is so so bad", 0),
     ],
 )
-def test_words_written_again_are_counted(written, again):
+def test_repeated_words_are_counted(written, repetitions):
     source = "the staff was great and the food was great ."
-    assert written_again(source.split(), written.split()) == again
-    assert Weights().score(0, 0, 0, again) == -again and Weights(repetition=0).score(0, 0, 0, again) == 0
+    assert count_repetitions(source.split(), written.split()) == repetitions
+    assert (
+        Weights().score(0, 0, 0, repetitions) == -repetitions and Weights(repetition=0).score(0, 0, 0, repetitions) == 0
+    )
 
 
 def test_overlap_is_that_of_bags():
@@ -231,7 +255,7 @@ def test_marks_stand_apart_and_corpus_text_stays_as_it_is():
     assert Tokenizer(words.backend).kind == "word"
 
 
-def test_the_model_is_no_blm(transfer):
+def test_the_model_is_not_a_blm(transfer):
     with pytest.raises(BlankLMError, match="use it with blanklm transfer"):
         BlankLM.from_pretrained("sentiment", device="cpu")
     with pytest.raises(BlankLMError, match="does not rewrite texts"):
@@ -273,18 +297,18 @@ def test_a_file_is_answered_line_by_line(blanklm, tmp_path):
 def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_said(blanklm):
     code, lines, said = blanklm("transfer", "--to", "negative", "I love and adore this place!", "--mask", "this")
     assert code == 0 and len(lines) == 1
-    assert "note: nothing was found that reads as negative" in said and "--mask" in said
+    assert "note: no rewrite reads as negative" in said and "--mask" in said
     assert "does not know 'qwertz'" in blanklm("transfer", "--to", "negative", "The qwertz was great.")[2]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((NICE,), "say in which style to write with --to"),
+        ((NICE,), "choose one with --to"),
         ((NICE, "--to", "angry"), "there is no style 'angry'"),
         ((NICE, "--to", "negative", "--mask", "slow"), "there is no 'slow'"),
         ((NICE, "--to", "negative", "--samples", "0"), "at least 1"),
-        ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast of styles is from 0 to 10"),
+        ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast must be between 0 and 10"),
         ((NICE, "--to", "negative", "--temperature", "0"), "temperature must be above 0"),
         ((NICE, "--to", "negative", "-m", "yelp-words"), "does not rewrite texts"),
     ],
