@@ -130,7 +130,7 @@ def measure(call: Callable[[], int], seconds: float, device: str) -> dict[str, f
 
 def training(model: BLM, lines: list[np.ndarray], device: str) -> Callable[[], int]:
     """A step is loss, backward, clipping and AdamW, not compiled. Units are tokens of text, padding not counted."""
-    texts, budget = TokenisedTexts(lines), LOADS[device]["tokens_per_batch"]
+    texts, budget = TokenisedTexts.from_ids(lines), LOADS[device]["tokens_per_batch"]
     draws = chain.from_iterable(training_epoch(texts, budget, seed=0, epoch=epoch) for epoch in count())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98))
 

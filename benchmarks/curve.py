@@ -55,7 +55,7 @@ def texts_of(length: int, number: int) -> list[np.ndarray]:
 
 
 def training(model: BLM, texts: list[np.ndarray], device: str) -> Callable[[], int]:
-    corpus, rng = TokenisedTexts(texts), np.random.default_rng(0)
+    corpus, rng = TokenisedTexts.from_ids(texts), np.random.default_rng(0)
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5)
 
     def step() -> int:

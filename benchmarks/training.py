@@ -61,7 +61,7 @@ def flops_per_token(model: BLM, texts: TokenisedTexts, tokens_per_batch: int) ->
         lengths = actions.packing.lengths.double()
         total += 6 * float(lengths.sum()) * config.encoder.layers * inner
         total += 12 * config.encoder.layers * width * float((lengths**2).sum())  # attention scores and sums
-        total += 6 * len(actions.asked) * width * (config.vocabulary + config.sides_hidden)
+        total += 6 * len(actions.queried) * width * (config.vocabulary + config.sides_hidden)
         total += 6 * len(actions.row) * config.sides_hidden * (width + 4)
         tokens += int(texts.lengths[draw.indices].sum())
     return total / tokens
@@ -75,7 +75,7 @@ def measure(model: BLM, tokenizer: Tokenizer, texts: TokenisedTexts, tokens_per_
         steps=steps + PROFILED, tokens_per_batch=tokens_per_batch, log_every=STRETCH, evaluate_every=10**6,
         save_every=10**6, warmup=10,
     )  # fmt: skip
-    few, speeds = TokenisedTexts([texts[0].tolist()]), []
+    few, speeds = TokenisedTexts.from_ids([texts[0].tolist()]), []
     profiler = profile(activities=[ProfilerActivity.CUDA])
 
     def stretch_done(loss: float, tokens_per_second: float) -> None:
@@ -120,7 +120,7 @@ def main() -> None:
             continue
         lines = [line for line in read_corpus(corpus, split) if line.strip()]
         tokenizer = Tokenizer.train("word", lines, vocabulary=10_000)
-        texts = TokenisedTexts(tokenizer.encode_many(lines * 4), max_length=512)
+        texts = TokenisedTexts.from_ids(tokenizer.encode_many(lines * 4), max_length=512)
         for tokens_per_batch in map(int, options.tokens_per_batch.split(",")):
             torch.manual_seed(0)
             torch.cuda.reset_peak_memory_stats()

@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "benchmarks" / "training-cpu.json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads or torch.get_num_threads())
-    texts, model = TokenisedTexts(core.synthetic_lines()), core.random_model(options.size)
+    texts, model = TokenisedTexts.from_ids(core.synthetic_lines()), core.random_model(options.size)
     check_equal(model, texts)
     ours, in_bf16 = (
         chain.from_iterable(training_epoch(texts, TOKENS_PER_BATCH, 0, epoch) for epoch in count()) for _ in range(2)

@@ -20,6 +20,7 @@ __all__ = [
     "Template",
     "Trajectory",
     "Transfer",
+    "fit",
     "restore",
 ]
 
@@ -34,6 +35,7 @@ _HOME = {
     "Score": "blanklm.api",
     "Template": "blanklm.core.canvas",
     "Trajectory": "blanklm.core.canvas",
+    "fit": "blanklm.fitting",
     "restore": "blanklm.restoration.edition",
     "Transfer": "blanklm.transfer.transfer",
 }
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from blanklm.core.template import Blank, Template
     from blanklm.decoding.constraint import Constraint
     from blanklm.errors import BlankLMError
+    from blanklm.fitting import fit
     from blanklm.restoration.edition import restore
     from blanklm.transfer.transfer import Transfer
 

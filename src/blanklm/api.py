@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, get_args, overload
 
 import numpy as np
 import torch
@@ -24,10 +24,10 @@ from blanklm.decoding.request import ConstraintLike, Request
 from blanklm.decoding.sample import sample as draw
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.models.blm import BLM
+from blanklm.options import ScoreMethod
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
-ScoreMethod = Literal["exact", "monte-carlo", "bound"]
 
 Progress = Callable[[int], None]  # called with the number of texts just done
 Watch = Callable[[Callable[[], Trajectory]], bool]  # called with a way to the trajectory so far; False: give up
@@ -63,9 +63,9 @@ class BlankLM:
     def from_pretrained(
         cls, name_or_path: str | Path = pretrained.DEFAULT, device: str | None = None, dtype: torch.dtype | None = None
     ) -> BlankLM:
-        """A bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
+        """Load a bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
 
-        ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere, unless you say otherwise.
+        The defaults: ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
@@ -109,7 +109,7 @@ class BlankLM:
 
     @property
     def texts_at_once(self) -> int:
-        """How many texts are filled together where this model runs."""
+        """How many texts are filled together on this device."""
         return TEXTS_AT_ONCE.get(self.model.device.type, 64)
 
     # --- Filling ------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class BlankLM:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done.
 
         ``watch`` is called before each pass over the text, with a function that gives the leading trajectory so far;
-        if it returns False the text is given up, and ``fill`` gives None for it.
+        if it returns False the text is given up, and ``fill`` returns None for it.
         """
         self._check_by_itself()
         request = Request.parse(text, constraints, self.tokenizer, self.longest)
@@ -163,6 +163,15 @@ class BlankLM:
                     best, *rest = (requests[i].to_fill(draft) for draft in drafts)
                     fills[i] = replace(best, alternatives=tuple(rest))
         return fills[0] if isinstance(texts, str | Request) else fills
+
+    @overload
+    def sample(
+        self, texts: str | Request = "___", options: SampleOptions | None = None, **settings: Any
+    ) -> list[Fill]: ...
+    @overload
+    def sample(
+        self, texts: Sequence[str | Request], options: SampleOptions | None = None, **settings: Any
+    ) -> list[list[Fill]]: ...
 
     def sample(
         self,
@@ -205,16 +214,37 @@ class BlankLM:
 
     # --- Likelihood -----------------------------------------------------------------------------------------------
 
+    @overload
+    def score(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
+        self,
+        texts: str,
+        method: ScoreMethod = "monte-carlo",
+        orders: int = 64,
+        seed: int = 0,
+        progress: Progress | None = None,
+        tokens_per_batch: int | None = None,
+    ) -> Score: ...
+    @overload
+    def score(
+        self,
+        texts: Sequence[str],
+        method: ScoreMethod = "monte-carlo",
+        orders: int = 64,
+        seed: int = 0,
+        progress: Progress | None = None,
+        tokens_per_batch: int | None = None,
+    ) -> list[Score]: ...
+
     def score(
         self,
         texts: str | Sequence[str],
-        method: str = "monte-carlo",
+        method: ScoreMethod = "monte-carlo",
         orders: int = 64,
         seed: int = 0,
         progress: Progress | None = None,
         tokens_per_batch: int | None = None,
     ) -> Score | list[Score]:
-        """log p(text): "exact" (short texts), "monte-carlo" over ``orders`` orders, "bound" over as many canvases.
+        """Score texts: log p "exact" (short texts), by "monte-carlo" over ``orders`` orders, or its "bound".
 
         ``progress`` is called after each batch with the number of canvases scored; what it raises stops the work.
         """
@@ -224,10 +254,10 @@ class BlankLM:
             raise BlankLMError("the number of orders must be at least 1")
         if seed < 0:
             raise BlankLMError(f"a seed is 0 or more, not {seed}")
-        single = isinstance(texts, str)
-        texts = [texts] if single else list(texts)
-        ids = [self.to_score(text, method) for text in texts]
-        errors: Iterable[float | None] = [None] * len(texts)
+        each = [texts] if isinstance(texts, str) else list(texts)
+        ids = [self.to_score(text, method) for text in each]
+        errors: Iterable[float | None] = [None] * len(each)
+        log_probs: Iterable[float]
         if method == "exact":
             log_probs = [likelihood.exact(self.model, tokens, tokens_per_batch, progress) for tokens in ids]
         elif method == "bound":
@@ -237,12 +267,12 @@ class BlankLM:
             log_probs, errors = estimate.log_likelihoods, estimate.standard_errors
         scores = [
             Score(text, float(log_prob), len(tokens), method, None if error is None else float(error))
-            for text, tokens, log_prob, error in zip(texts, ids, log_probs, errors, strict=True)
+            for text, tokens, log_prob, error in zip(each, ids, log_probs, errors, strict=True)
         ]
-        return scores[0] if single else scores
+        return scores[0] if isinstance(texts, str) else scores
 
-    def to_score(self, text: str, method: str = "monte-carlo") -> list[int]:
-        """The tokens of a text, checked: whatever keeps it from being scored raises here."""
+    def to_score(self, text: str, method: ScoreMethod = "monte-carlo") -> list[int]:
+        """Check a text and return its tokens: whatever keeps it from being scored raises here."""
         self._check_by_itself()
         tokens = self.tokenizer.encode(text)
         if not tokens:
@@ -265,16 +295,16 @@ class BlankLM:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> likelihood.Estimate:
-        """The paper's convention: one stream of all texts with <eos>, in chunks; perplexity per token with <eos>.
+        """Estimate the perplexity as the paper does: one stream of all texts with <eos>, in chunks, per token.
 
-        A model that reads a context goes through the stream sentence by sentence, unless a ``chunk`` is asked for.
+        A model that reads a context scores the stream sentence by sentence, unless a ``chunk`` is given.
         """
         stream = one_stream(map(self.tokenizer.encode, texts))
         pieces, given = self.model.pieces(stream) if chunk is None else (cut(stream, chunk), None)
         return likelihood.monte_carlo(self.model, pieces, orders, seed, progress=progress, given=given)
 
-    def score_work(self, texts: Sequence[str], method: str, orders: int) -> int:
-        """How many canvases ``score`` looks at, and reports to its ``progress``."""
+    def score_work(self, texts: Sequence[str], method: ScoreMethod, orders: int) -> int:
+        """Count the canvases that ``score`` scores, and reports to its ``progress``."""
         if method == "bound":
             return len(texts) * orders
         ids = self.tokenizer.encode_many(texts)

@@ -7,7 +7,9 @@ of its fields (``cli.options``, ``serve.tasks.task``). So a new option is a fiel
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
+
+ScoreMethod = Literal["exact", "monte-carlo", "bound"]  # how ``score`` finds log p
 
 
 def option(default: Any, help: str, *flags: str, **limits: float) -> Any:

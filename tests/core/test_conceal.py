@@ -94,10 +94,10 @@ def test_packing_loses_nothing_but_the_padding():
         actions = set(zip(packed.text.tolist(), packed.position.tolist(), strict=True))
         expected = concealed.hidden if chosen is None else concealed.hidden & chosen
         assert actions == set(map(tuple, expected.nonzero().tolist()))
-        place = packed.blanks[packed.asked[packed.row]]  # the blank of each action on the packed canvas
+        place = packed.blanks[packed.queried[packed.row]]  # the blank of each action on the packed canvas
         assert torch.equal(place, packed.packing.starts[packed.text] + concealed.place[packed.text, packed.position])
         assert torch.equal(packed.word, tokens[packed.text, packed.position])
-        assert set(packed.row.tolist()) == set(range(len(packed.asked)))
+        assert set(packed.row.tolist()) == set(range(len(packed.queried)))
 
 
 def test_words_are_runs_of_letters_digits_or_marks():

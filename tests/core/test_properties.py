@@ -151,7 +151,7 @@ def test_the_tensor_kernel_equals_the_slow_version(batch, padding):
     ]
     for action in range(len(packed.word)):
         text, position = int(packed.text[action]), int(packed.position[action])
-        place = packed.blanks[packed.asked[packed.row[action]]] - packed.packing.starts[text]
+        place = packed.blanks[packed.queried[packed.row[action]]] - packed.packing.starts[text]
         assert packed.word[action] == batch[text][0][position] and place == fast.place[text, position]
 
 

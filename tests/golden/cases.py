@@ -592,7 +592,9 @@ def losses(every: int = 1) -> list[Record]:
     def tokenised(tokenizer: Any, by_style: list[list[str]]) -> TokenisedTexts:
         styles = range(len(by_style)) if len(by_style) > 1 else [None]
         encoded = [tokenizer.encode_many(lines) for lines in by_style]
-        return TokenisedTexts.joined([TokenisedTexts(*each) for each in zip(encoded, [None] * 2, styles, strict=False)])
+        return TokenisedTexts.joined(
+            [TokenisedTexts.from_ids(*each) for each in zip(encoded, [None] * 2, styles, strict=False)]
+        )
 
     records = []
     for number in range(0, len(LOSSES), every):

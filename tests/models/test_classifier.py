@@ -83,7 +83,7 @@ def styled(seed=0):
 
 
 def batch_of(styles):
-    parts = [TokenisedTexts([text], style=style) for text, style in zip(TEXTS, styles, strict=True)]
+    parts = [TokenisedTexts.from_ids([text], style=style) for text, style in zip(TEXTS, styles, strict=True)]
     (draw,) = validation_epoch(texts := TokenisedTexts.joined(parts), 1000)
     return draw.collate(texts), texts
 

@@ -18,7 +18,7 @@ SENTENCES = [
 
 def corpus():
     tokenizer = Tokenizer.train("word", SENTENCES)
-    return tokenizer, TokenisedTexts(tokenizer.encode_many(SENTENCES))
+    return tokenizer, TokenisedTexts.from_ids(tokenizer.encode_many(SENTENCES))
 
 
 def new_model(tokenizer, dropout=0.0):

@@ -19,7 +19,8 @@ from torch.distributed.tensor import DTensor
 from blanklm.errors import TrainingError
 from blanklm.training import checkpoint
 from blanklm.training import run as training
-from blanklm.training.run import Run, TrainingConfig
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import Run
 from blanklm.training.streamed import StreamedTexts
 from tests.support.paths import ROOT
 from tests.support.runs import SENTENCES, corpus, new_model
@@ -88,7 +89,8 @@ def together(processes, folder, streamed=False, dropout=0.0, resume=False, die_a
     script = folder.parent / f"{folder.name}.py"
     script.write_text(code)
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run(
         [sys.executable, *launch], env=environment, capture_output=True, text=True, timeout=90, cwd=folder.parent
     )

@@ -10,22 +10,27 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
 from blanklm.core.likelihood import bound
 from blanklm.core.texts import TokenisedTexts
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError, TrainingError
+from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.training import checkpoint
-from blanklm.training.run import Run, TrainingConfig, train
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import Run, train
 from blanklm.training.streamed import StreamedTexts
+from tests.support.baselines import make
 from tests.support.runs import SENTENCES, Payload, corpus, new_model
 
 
 def test_a_tiny_model_overfits_ten_sentences(tmp_path):
     """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
     tokenizer, texts = corpus()
-    many_canvases = TokenisedTexts(tokenizer.encode_many(SENTENCES * 16))
+    many_canvases = TokenisedTexts.from_ids(tokenizer.encode_many(SENTENCES * 16))
     config = TrainingConfig(
         steps=800, tokens_per_batch=1024, learning_rate=3e-3, warmup=20, weight_decay=0, evaluate_every=800
     )
@@ -112,7 +117,7 @@ def test_the_learning_rate_rises_once_and_never_again():
 
 def test_early_stopping_keeps_the_best_model(tmp_path):
     tokenizer, texts = corpus()
-    other = TokenisedTexts(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
+    other = TokenisedTexts.from_ids(tokenizer.encode_many(["found be to nowhere was rice the", "back be not will we"]))
     config = TrainingConfig(
         steps=2000, tokens_per_batch=512, learning_rate=3e-3, warmup=5, evaluate_every=10, save_every=1000, patience=3
     )
@@ -133,7 +138,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_model(tmp_path)
         if run.progress.step == 7:
             model.word_bias.data.fill_(float("nan"))
 
-    with pytest.raises(TrainingError, match=r"not a number by step 8: lower --learning-rate"):
+    with pytest.raises(TrainingError, match=r"not a number by step 8: lower the learning rate"):
         run.go(poison)
     assert all(torch.isfinite(p).all() for p in checkpoint.load(tmp_path).model.parameters())
     assert (tmp_path / "state-00000005").is_dir()
@@ -167,7 +172,7 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
         train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False, **options)
 
     with pytest.raises(TrainingError, match="no text to train on"):
-        go(texts=TokenisedTexts([[]]))
+        go(texts=TokenisedTexts.from_ids([[]]))
     with pytest.raises(TrainingError, match="no run to resume"):
         go(resume=True)
     go()
@@ -176,7 +181,7 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
     with pytest.raises(TrainingError, match="training setting steps was 2 and is now 9"):
         go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
     with pytest.raises(TrainingError, match="other texts"):
-        go(texts=TokenisedTexts([[5, 6]]), resume=True)
+        go(texts=TokenisedTexts.from_ids([[5, 6]]), resume=True)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(TrainingError, match=r"run.json is damaged"):
         go(resume=True)
@@ -217,7 +222,9 @@ def test_a_state_that_is_not_a_number_is_never_saved(tmp_path):
 ENDLESS = """
 import sys
 from pathlib import Path
-from tests.training.test_run import *
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import train
+from tests.support.runs import corpus, new_model
 tokenizer, texts = corpus()
 config = TrainingConfig(steps=10**6, tokens_per_batch=64, evaluate_every=1, save_every=1, log_every=1)
 train(new_model(tokenizer), tokenizer, texts, texts, config, Path(sys.argv[1]), resume=sys.argv[2] == "resume",
@@ -272,7 +279,7 @@ def test_half_precision_on_a_cpu_trains_nearly_as_float32_does(tmp_path):
     assert all(p.dtype == torch.float32 for p in runs[1].model.parameters())
     exact, rounded = (json.loads((r.folder / "metrics.jsonl").read_text().splitlines()[0])["loss"] for r in runs)
     assert exact != rounded and rounded == pytest.approx(exact, rel=0.01)
-    with pytest.raises(TrainingError, match="precision must be auto, bf16, float32, not 'fp8'"):
+    with pytest.raises(TrainingError, match="precision must be auto or bf16 or float32, not 'fp8'"):
         TrainingConfig(precision="fp8")
 
 
@@ -299,7 +306,7 @@ def test_pieces_are_prepared_where_the_model_of_the_preparation_is_and_then_move
 
 
 def test_a_single_text_that_does_not_fit_is_named(tmp_path):
-    with pytest.raises(TrainingError, match="out of memory at step 1: lower --tokens-per-batch or --max-length"):
+    with pytest.raises(TrainingError, match="out of memory at step 1: lower tokens_per_batch or max_length"):
         weights_after(tmp_path, memory=0)
 
 
@@ -392,3 +399,10 @@ def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
     assert 0 < progress.step < 10**6 and 0.5 <= progress.seconds < 5
     assert progress.best_step == progress.step  # evaluated once more at the end
     assert (tmp_path / f"state-{progress.step:08d}").is_dir()
+
+
+def test_a_model_without_support_for_context_says_so(tmp_path):
+    model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
+    chunks = TokenisedTexts(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
+    with pytest.raises(TrainingError, match="InsertionTransformer does not support context"):
+        train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")

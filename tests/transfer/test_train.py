@@ -29,8 +29,8 @@ def test_any_two_styles_can_be_trained_resumed_and_used(blanklm, tmp_path):
     [
         (("--task", "transfer", "--style0", "a.txt"), "give --style0 and --style1"),
         (("a.txt", "--task", "transfer", "--style0", "a.txt", "--style1", "b.txt"), "leave out TEXTS"),
-        (("a.txt", "--style0", "b.txt"), "go with --task transfer"),
-        (("--task", "transfer", "--style0", "a.txt", "--style1", "x/a.txt"), "names of their own"),
+        (("a.txt", "--style0", "b.txt"), "need --task transfer"),
+        (("--task", "transfer", "--style0", "a.txt", "--style1", "x/a.txt"), "different names"),
         ((), "no texts"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Many texts, a line each: read them, fill them a group at a time, and say for each what came of it.
+"""Many texts, one per line: read them, fill them a group at a time, and answer each.
 
 A bad line carries its error along, so every line in has exactly one answer out, in order.
 """
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a line: its fills, best first, or the reason that there are none."""
+    """The answer to a line: its fills, best first, or the reason why there are none."""
 
     line: Line
     fills: tuple[Fill, ...] = ()
@@ -67,7 +67,7 @@ class EveryBlank:
     only: tuple[str, ...] = option((), "Allow only these words; 2=WORD: only in blank 2.", "--only")
 
     def together_with(self, own: list | dict | None, blanks: int) -> list[Constraint]:
-        """These and a line's own constraints, one for each of its blanks; its only-these words come first."""
+        """Combine these with a line's own constraints, one for each blank; its only-these words take precedence."""
         from blanklm.decoding.constraint import Constraint, per_blank
 
         return [
@@ -87,8 +87,8 @@ class EveryBlank:
             for word in getattr(self, name):
                 number, separator, rest = word.partition("=")
                 if not (separator and number.isdecimal() and len(number) < 10):
-                    for each in words:
-                        each[name].append(word)
+                    for of_blank in words:
+                        of_blank[name].append(word)
                     continue
                 if not 1 <= int(number) <= blanks:
                     raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
@@ -97,7 +97,7 @@ class EveryBlank:
 
 
 def lines_of(file: Path, jsonl: bool = False) -> Iterator[Line]:
-    """The lines of a file, plain or compressed; JSON lines by its name or by ``jsonl``."""
+    """Read the lines of a file, plain or compressed; as JSON lines if its name or ``jsonl`` says so."""
     if not file.exists() or file.is_dir():
         raise DataError(
             f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
@@ -128,9 +128,10 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
         return Line(number, text, error=f"not JSON ({error.msg} at column {error.colno})")
     except (RecursionError, ValueError):
         return Line(number, text, error="not JSON that can be read: nested too deeply, or a number too long")
-    if not isinstance(record, dict) or not isinstance(record.get("text", record.get("input")), str):
+    line_text = record.get("text", record.get("input")) if isinstance(record, dict) else None
+    if not isinstance(line_text, str):
         return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
-    return Line(number, record.get("text", record.get("input")), record.get("constraints"))
+    return Line(number, line_text, record.get("constraints"))
 
 
 def answers(
@@ -155,7 +156,7 @@ def answers(
 
 
 def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool) -> Request | str:
-    """The request of a line, or what is wrong with it."""
+    """Parse a line into a request, or say what is wrong with it."""
     if line.error:
         return line.error
     from blanklm.core.template import Template
@@ -163,7 +164,7 @@ def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bo
     try:
         constraints = line.constraints
         if constraints is not None and not isinstance(constraints, list | dict):
-            return '"constraints" is an object, or a list with one object a blank'
+            return '"constraints" must be an object, or a list with one object per blank'
         if shared != EveryBlank():
             constraints = shared.together_with(constraints, len(Template.parse(line.text).blanks))
         request = language_model.prepare(line.text, constraints)
@@ -213,6 +214,6 @@ def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> 
 
 
 def one_line_json(record: Any) -> str:
-    """One line; characters that are no Unicode text are escaped."""
+    """Write JSON on one line; characters that are not valid Unicode are escaped."""
     text = json.dumps(record, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(record)

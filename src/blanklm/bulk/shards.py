@@ -34,7 +34,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from blanklm.bulk.lines import EveryBlank, answers, lines_of, one_line_json
 from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3  # a shard whose worker dies this often is reported, and the others go on
 
-DIED = f"its worker died {ATTEMPTS} times: is there a text that takes too much memory?"
+DIED = f"its worker died {ATTEMPTS} times: does a text take too much memory?"
 
 
 @dataclass(frozen=True)
 class Filling:
-    """How texts are to be filled; with the same settings a shard's results are the same, whoever fills it."""
+    """How to fill texts; with the same settings a shard's results are the same, whichever worker fills it."""
 
     model: str
     device: str | None = None
@@ -89,7 +89,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardReport:
-    """What came of a shard; ``error`` where it has no results at all."""
+    """The outcome of a shard; ``error`` if it has no results at all."""
 
     source: str
     lines: int = 0
@@ -112,7 +112,7 @@ class Totals:
 
 
 def plan(pattern: str, out: Path) -> list[Shard]:
-    """A shard for each file that matches, its results at the same place below ``out``."""
+    """Plan a shard for each file that matches, its results at the same place below ``out``."""
     sources = [path.absolute() for path in matching_files(pattern)]
     root = Path(os.path.commonpath([source.parent for source in sources]))
     out = out.absolute()
@@ -158,7 +158,7 @@ def begin(filling: Filling, out: Path) -> None:
 
 
 class ShardFiller:
-    """A worker: it loads the model for its first shard and fills one after another."""
+    """A worker: load the model for the first shard, then fill one shard after another."""
 
     def __init__(self, filling: Filling) -> None:
         self.filling = filling
@@ -225,22 +225,24 @@ def finished(shard: Shard) -> ShardReport | None:
 @contextmanager
 def _create(path: Path, suffix: str) -> Iterator[IO[bytes]]:
     """A file to write, compressed as the suffix says; the same bytes whenever and under whatever name."""
-    with open(path, "wb") as file:
-        match suffix:
-            case ".xz":
-                compressed = lzma.open(file, "wb")  # noqa: SIM115
-            case ".gz":
-                compressed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-            case ".bz2":
-                compressed = bz2.open(file, "wb")  # noqa: SIM115
-            case ".zst":
-                import zstandard
+    with open(path, "wb") as file, _compressed(file, suffix) as out:
+        yield out
 
-                compressed = zstandard.open(file, "wb", closefd=False)
-            case _:
-                compressed = nullcontext(file)
-        with compressed as out:
-            yield out
+
+def _compressed(file: BinaryIO, suffix: str) -> Any:
+    """A context that compresses into ``file`` as the suffix says."""
+    match suffix:
+        case ".xz":
+            return lzma.open(file, "wb")
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".bz2":
+            return bz2.open(file, "wb")
+        case ".zst":
+            import zstandard
+
+            return zstandard.open(file, "wb", closefd=False)
+    return nullcontext(file)
 
 
 # --- The workers of one machine -------------------------------------------------------------------------------
@@ -252,9 +254,12 @@ _filler: ShardFiller  # of this worker process
 def _start_worker(filling: Filling, number: int, workers: int) -> None:
     import torch
 
+    parent = multiprocessing.parent_process()
+
     def end_with_parent() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
+        if parent is not None:
+            parent.join()
+            os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     if "OMP_NUM_THREADS" not in os.environ:
@@ -270,7 +275,7 @@ def _fill_here(shard: Shard) -> ShardReport:
 
 
 def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iterator[ShardReport]:
-    """The reports of the shards as they are done by ``workers`` processes; a process that dies is replaced."""
+    """Fill shards by ``workers`` processes and yield the reports as they are done; a process that dies is replaced."""
     free: queue.SimpleQueue[tuple[int, ProcessPoolExecutor]] = queue.SimpleQueue()
 
     # Workers are forked from a process that has loaded torch and done nothing with it: they start in no time.
@@ -313,7 +318,7 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iter
 
 
 def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: str | None) -> Iterator[ShardReport]:
-    """The same on a Ray cluster: a pool of 1 to ``workers`` actors, as many as there is work for."""
+    """Fill shards on a Ray cluster, by a pool of 1 to ``workers`` actors; yield the reports as they are done."""
     if importlib.util.find_spec("ray") is None:
         raise BlankLMError('filling on Ray needs the extra ray: pip install "blanklm[ray]"')
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
@@ -325,7 +330,7 @@ def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: 
         gpus = int(resources.get("GPU", 0)) if filling.device in (None, "cuda") else 0
         most = min(workers or gpus or int(resources.get("CPU", 1)), len(shards))
         reports = ray.data.from_items([asdict(shard) for shard in shards], override_num_blocks=len(shards)).map(
-            _RayFiller,
+            _RayFiller,  # type: ignore[arg-type]  # Ray takes a class and makes actors of it
             fn_constructor_args=(filling,),
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most),
             num_cpus=0 if gpus else 1,
@@ -347,7 +352,7 @@ class _RayFiller(ShardFiller):
 
 @contextmanager
 def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one right here."""
+    """Connect to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one on this machine."""
     already = ray.is_initialized()
     if not already:
         try:
@@ -382,7 +387,8 @@ def fill_shards(
     ``progress`` is told the number of shards just done.
     """
     started = time.perf_counter()
-    workers = _workers(workers, ray)
+    if workers is not None and workers < 1:
+        raise BlankLMError(f"--workers must be at least 1, not {workers}")
     shards = plan(pattern, out)
     locate(filling.model)
     begin(filling, out)
@@ -393,7 +399,7 @@ def fill_shards(
     progress(len(shards) - len(to_do))
     if to_do:
         reports = (
-            on_this_machine(to_do, filling, min(workers, len(to_do)))
+            on_this_machine(to_do, filling, min(_workers(workers), len(to_do)))
             if ray is None
             else on_ray(to_do, filling, workers, ray or None)
         )
@@ -404,14 +410,13 @@ def fill_shards(
     return _sum_up(shards, len(shards) - len(to_do), failed, out, time.perf_counter() - started)
 
 
-def _workers(asked: int | None, ray: str | None) -> int | None:
-    if asked is not None and asked < 1:
-        raise BlankLMError(f"--workers must be at least 1, not {asked}")
-    if asked is not None or ray is not None:
-        return asked
+def _workers(workers: int | None) -> int:
+    """The number of processes on this machine: by default one per GPU, or per core."""
+    if workers is not None:
+        return workers
     import torch
 
-    return torch.cuda.device_count() or (os.cpu_count() or 1)
+    return torch.cuda.device_count() or os.cpu_count() or 1
 
 
 def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -18,7 +19,7 @@ from blanklm.cli.train import train
 from blanklm.cli.transfer import transfer
 from blanklm.errors import BlankLMError
 
-UsageError = typer.BadParameter.__base__  # whichever click typer brings along
+UsageError: Any = typer.BadParameter.__base__  # whichever click typer brings along
 
 app = typer.Typer(
     name="blanklm",
@@ -43,7 +44,7 @@ def main() -> None:
         if not sys.argv[1:]:
             print(error.format_message())  # the help, which is what no arguments ask for
             sys.exit(2)
-        known = {command.callback.__name__ for command in app.registered_commands}
+        known = {command.callback.__name__ for command in app.registered_commands if command.callback}
         command = "".join(f"{name} " for name in sys.argv[1:2] if name in known)
         _fail(f"{error.format_message()} (blanklm {command}--help says what there is)", 2)
     except (typer.Abort, KeyboardInterrupt):

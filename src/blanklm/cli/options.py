@@ -37,7 +37,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Refuse texts with words 
 
 
 def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[Line]:
-    """The inputs of a command, one at a time; a bad one carries its error, and the rest go on."""
+    """Yield the inputs of a command one at a time; a bad one carries its error, and the rest continue."""
     if texts and file:
         raise BlankLMError("give texts or --file, not both")
     if texts:
@@ -61,7 +61,7 @@ def load_model(model: str | None, device: str | None) -> BlankLM:
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of its dataclass parameters as options of its own (see ``blanklm.options``)."""
+    """Give a command the fields of its dataclass parameters as options (see ``blanklm.options``)."""
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     products: dict[str, type] = {}
@@ -86,9 +86,11 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
-    """A field as a typer option; one of several words may be repeated."""
+    """A field as a typer option; a tuple of words becomes an option that may be repeated."""
     is_list = get_origin(hint) is tuple
-    kind = list[str] if is_list else hint
-    annotation = Annotated[kind, typer.Option(*field.metadata["flags"], help=field.metadata["help"])]
-    default = list(field.default) if is_list else field.default
+    kind: Any = list[str] if is_list else hint
+    default: Any = field.default
+    annotation: Any = Annotated[kind, typer.Option(*field.metadata["flags"], help=field.metadata["help"])]
+    if is_list:
+        default = list(default)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

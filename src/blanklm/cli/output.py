@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,10 @@ from blanklm.bulk.lines import (
     listed,
     one_line_json,
 )
+from blanklm.training.progress import say as say
 
 if TYPE_CHECKING:
-    pass
+    from rich.console import Console
 
 
 @contextmanager
@@ -34,25 +34,19 @@ def progress_bar(total: int | None, unit: str) -> Iterator[Any]:
 
 
 def print_error(answer: Answer, as_json: bool) -> None:
-    say(f"error: {answer.line.place}{' '.join(answer.error.split())}")
+    say(f"error: {answer.line.place}{' '.join((answer.error or '').split())}")
     if as_json:
         print(one_line_json(answer.to_json()))
     elif answer.line.number is not None:
         print()  # so that the n-th line out answers the n-th line in
 
 
-def terminal():
+def terminal() -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 200)
 
 
-def say(message: str) -> None:
-    """To people, once: of several training processes the first speaks."""
-    if os.environ.get("RANK", "0") == "0":
-        print(message, file=sys.stderr)
-
-
-def warn_of_unknown(words, line: Line) -> None:
+def warn_of_unknown(words: tuple[str, ...], line: Line) -> None:
     if words:
-        say(f"warning: {line.place}the model does not know {listed(words)}; it sees unknown words there")
+        say(f"warning: {line.place}the model does not know {listed(words)}; it reads them as unknown words")

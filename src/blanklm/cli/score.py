@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blanklm.bulk.lines import (
-    LINES_AT_ONCE,
-    Answer,
-    Line,
-    one_line_json,
-)
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, one_line_json
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, load_model, read_lines
+from blanklm.cli.output import print_error, progress_bar, say
 from blanklm.errors import BlankLMError
+from blanklm.options import ScoreMethod
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, load_model, read_lines
-from blanklm.cli.output import print_error, progress_bar, say
-
-
-class Method(StrEnum):
-    exact = "exact"
-    monte_carlo = "monte-carlo"
-    bound = "bound"
 
 
 def score(
     texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
     file: File = None,
     model: Model = None,
-    method: Annotated[Method, typer.Option(help="exact: up to 16 tokens.")] = Method.monte_carlo,
-    orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) a text.")] = 64,
+    method: Annotated[ScoreMethod, typer.Option(help="exact: up to 16 tokens.")] = "monte-carlo",
+    orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) per text.")] = 64,
     stream: Annotated[bool, typer.Option("--stream", help="Perplexity of all texts as one stream with <eos>.")] = False,
-    seed: int = 0,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same orders.")] = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
     device: Device = None,
 ) -> None:
-    """log p of whole texts, and the perplexity of them all.
+    """Score whole texts: log p of each, and the perplexity of all.
 
     blanklm score "the food was really good ."
     """
-    import math
-
     if any("___" in text for text in texts or ()):
         say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
     language_model = load_model(model, device)
@@ -57,10 +45,10 @@ def score(
     failed = scored = tokens = 0
     total = 0.0
     while group := list(islice(lines, LINES_AT_ONCE)):
-        reasons = [_reason_not_to_score(language_model, line, method.value) for line in group]
+        reasons = [_reason_not_to_score(language_model, line, method) for line in group]
         good = [line.text for line, reason in zip(group, reasons, strict=True) if reason is None]
-        with progress_bar(language_model.score_work(good, method.value, orders), "canvases") as advance:
-            answers = iter(language_model.score(good, method.value, orders, seed, progress=advance) if good else ())
+        with progress_bar(language_model.score_work(good, method, orders), "canvases") as advance:
+            answers = iter(language_model.score(good, method, orders, seed, progress=advance) if good else ())
         for line, reason in zip(group, reasons, strict=True):
             if reason is not None:
                 failed += 1
@@ -78,10 +66,10 @@ def score(
     if failed:
         sys.exit(1)
     if not scored:
-        raise BlankLMError("there is no text to score: give one, or a --file that holds some")
+        raise BlankLMError("there is no text to score: give one, or a --file with some")
 
 
-def _reason_not_to_score(language_model: BlankLM, line: Line, method: str) -> str | None:
+def _reason_not_to_score(language_model: BlankLM, line: Line, method: ScoreMethod) -> str | None:
     if line.error:
         return line.error
     try:
@@ -92,7 +80,7 @@ def _reason_not_to_score(language_model: BlankLM, line: Line, method: str) -> st
 
 
 def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:
-    """The perplexity of all texts as one stream with <eos>, as language models are compared."""
+    """Print the perplexity of all texts as one stream with <eos>, as language models are compared."""
     texts = [line.text for line in lines]
     if not texts:
         raise BlankLMError("there is no text to score")

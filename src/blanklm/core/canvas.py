@@ -73,7 +73,7 @@ class Canvas:
 
     @property
     def spans(self) -> tuple[tuple[Token | Blank, ...], ...]:
-        """For each blank of the first canvas, what stands in its place now."""
+        """For each blank of the first canvas, what is in its place now."""
         return tuple(
             tuple(item for item, origin in zip(self.items, self.origins, strict=True) if origin == o)
             for o in range(len(self.limits))
@@ -86,11 +86,8 @@ class Canvas:
             raise CanvasError(f"there is no blank {action.blank}: the canvas has {len(places)}")
         at = places[action.blank]
         blank, origin = self.items[at], self.origins[at]
-        filling = (
-            *_child(action.left),
-            action.token,
-            *_child(action.right),
-        )
+        assert isinstance(blank, Blank) and origin is not None
+        filling = (*_child(action.left), action.token, *_child(action.right))
         if not isinstance(action.left, bool):
             total = action.left + 1 + action.right
             if total < blank.min or (blank.max is not None and total > blank.max):
@@ -177,7 +174,7 @@ class Trajectory:
         return sum(self.log_probs)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One record a step: the canvas, and the action taken on it (none on the last)."""
+        """One record per step: the canvas, and the action taken on it (none on the last)."""
         steps: list[dict[str, Any]] = [{"canvas": str(canvas)} for canvas in self.canvases]
         for t, action in enumerate(self.actions):
             steps[t] |= {"blank": action.blank, "token": action.token, "left": action.left, "right": action.right}
@@ -188,10 +185,10 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Fill:
-    """A filled canvas: the text, what was put in each blank, log p, and how it came about.
+    """A filled canvas: the text, what was put in each blank, log p, and the trajectory.
 
     ``log_prob`` is the log of the summed probability of all the trajectories the search merged into this fill.
-    ``alternatives`` are the next best fills, best first, where more than one was asked for.
+    ``alternatives`` are the next best fills, best first, if more than one was requested.
     """
 
     text: str
@@ -202,7 +199,7 @@ class Fill:
 
     @cached_property
     def trajectory(self) -> Trajectory | None:
-        """How the fill came about; put together when it is first asked for."""
+        """The steps that led to the fill, built on first use."""
         return self.steps() if self.steps is not None else None
 
     @property
@@ -215,6 +212,3 @@ class Fill:
         if trace and self.trajectory is not None:
             record["trajectory"] = self.trajectory.to_json()
         return record
-
-
-# --- The text syntax -------------------------------------------------------------------------------------

@@ -30,17 +30,17 @@ class Concealed:
 def conceal(tokens: Tensor, lengths: Tensor, shown: Tensor, spread: Tensor | None = None) -> Concealed:
     """Show only the positions ``shown`` [B, L] of ``tokens`` [B, L]; each hidden run becomes one blank.
 
-    Hidden positions of ``spread`` [B, L] put a blank symbol each on the canvas, one a place; a run of them ends where
-    hidden positions follow that are not spread.
+    Hidden positions of ``spread`` [B, L] put one blank symbol each on the canvas; a run of them ends where hidden
+    positions follow that are not spread.
     """
     batch, width = tokens.shape
     position = torch.arange(width, device=tokens.device).expand(batch, width)  # [B, L]
     inside = position < lengths[:, None]  # [B, L]
     hidden = inside & ~shown
     spread = torch.zeros_like(hidden) if spread is None else spread & hidden
-    alike = [neighbour(hidden, side) & (neighbour(spread, side) == spread) for side in (+1, -1)]  # of the same run
-    starts = hidden & ~alike[0]  # [B, L] first position of each hidden run
-    ends = hidden & ~alike[1]  # [B, L] last position of each hidden run
+    same_run = [neighbour(hidden, side) & (neighbour(spread, side) == spread) for side in (+1, -1)]  # as the neighbour
+    starts = hidden & ~same_run[0]  # [B, L] first position of each hidden run
+    ends = hidden & ~same_run[1]  # [B, L] last position of each hidden run
 
     # A shown position emits itself; the first position of a hidden run emits the blank, or each of them does.
     emits = (inside & shown) | starts | spread  # [B, L]

@@ -1,9 +1,9 @@
-"""The likelihood of a text under a policy (Eq. 5): exact, bounded, and by Monte Carlo (Appendix B).
+"""The likelihood of a text: exact (Eq. 5), by Monte Carlo over orders (Appendix B), and its lower bound (Eq. 6).
 
 A canvas depends only on *which* positions are shown, so the sum over n! orders is a sum over 2^n subsets
 (``exact``), and under uniform orders all canvases of an estimate are known in advance: one flat batch of work.
 
-A policy trained on whole-word orders is estimated on those: ``monte_carlo`` and ``bound`` then leave out what other
+A model trained on whole-word orders is estimated on those: ``monte_carlo`` and ``bound`` then leave out what other
 orders add to p(x), which ``exact`` counts.
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from blanklm.core.orders import bound as bound_of
 from blanklm.core.orders import random_keys, show_first
 from blanklm.core.packing import representatives
-from blanklm.core.policy import SIDES, OrderedModel
+from blanklm.core.policy import SIDES, OrderedModel, Scorer
 from blanklm.core.special import BLANK
 from blanklm.core.texts import TokenisedTexts, pad
 from blanklm.errors import BlankLMError
@@ -40,13 +40,13 @@ def exact(
     progress: Progress | None = None,
     given: int = 0,
 ) -> float:
-    """log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S).
+    """Eq. 5, log p(x): f(S) = p of having shown exactly the set S; f(S + i) += f(S) p(write i | canvas showing S).
 
-    Where the first tokens are ``given``, S is a set of others: log p of the rest after them.
+    If the first tokens are ``given``, S is a set of the others: log p of the rest after them.
     """
     n = len(text) - given
     if given < 0 or n < 0:
-        raise BlankLMError(f"from 0 to all {len(text)} tokens of the text can be given, not {given}")
+        raise BlankLMError(f"`given` must be between 0 and the length of the text ({len(text)}), not {given}")
     if n == 0:
         return 0.0
     if n > LONGEST_EXACT:
@@ -117,7 +117,7 @@ class Estimate:
         """95 % interval for the perplexity at this m, which is above the model's own perplexity at any m.
 
         The variance of log X_m is at most that of log X_(m/2), which the two halves of every text's orders show: an
-        interval that is rather too wide, whatever the weights' distribution.
+        conservative interval for any distribution of the weights.
         """
         half = self.orders // 2
         if not half:
@@ -146,48 +146,48 @@ def monte_carlo(
     seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
-    own: Sequence[Sequence[int]] | None = None,
+    known_orders: Sequence[Sequence[int]] | None = None,
     given: Sequence[int] | None = None,
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
 
-    ``own``: for each text, the rank of each position in the order that takes the place of the first one drawn.
-    ``given``: for each text, how many of its first tokens are known: p is that of the n others after them.
+    ``known_orders``: for each text, the rank of each position in an order that replaces the first one drawn.
+    ``given``: for each text, how many of its first tokens are context: p is that of the n others after them.
     """
-    if own is not None and given is not None:
-        raise BlankLMError("an order of one's own is one of the whole text: no tokens can be given beside it")
+    if known_orders is not None and given is not None:
+        raise BlankLMError("`known_orders` and `given` cannot be combined")
     pairs = _Pairs.of(texts, orders, seed, given)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
-    log_orders = torch.zeros_like(log_joint)  # log n!, or - log q(order) where orders are not alike
-    for pair, step in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
+    log_orders = torch.zeros_like(log_joint)  # log n! of uniform orders; in general - log q(order)
+    for pair, steps in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
         # [B], [P, L], [P], [P] or None, [P, L], [P]
-        some, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)
-        if own is not None:
-            _put_own(own, rank, pairs, int(pair[0]))
+        member, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)
+        if known_orders is not None:
+            _insert_known_orders(known_orders, rank, pairs, int(pair[0]))
             if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
-                raise BlankLMError("an order of one's own counts as one of all: these orders are not alike")
-        rank, step = rank[some], torch.from_numpy(step).to(policy.device)[:, None]  # [B, L], [B, 1]
+                raise BlankLMError("`known_orders` needs a model whose orders are uniform")
+        rank, step = rank[member], torch.from_numpy(steps).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
         shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
-        canvas, alike = _distinct(text, shown)  # [U], [B]
+        canvas, kind = _distinct(text, shown)  # [U], [B]
         wanted = torch.zeros_like(shown[: len(canvas)])  # [U, L]
-        wanted[alike, written] = True
-        row = some[canvas]  # [U] of P
+        wanted[kind, written] = True
+        row = member[canvas]  # [U] of P
         context = None if known is None else known[row]
-        each = policy.action_log_probs(tokens[row], lengths[row], shown[canvas], wanted, context)  # [U, L]
+        log_probs = policy.action_log_probs(tokens[row], lengths[row], shown[canvas], wanted, context)  # [U, L]
         first = int(pair[0])
-        log_joint.index_add_(0, some + first, each[alike, written].double())
+        log_joint.index_add_(0, member + first, log_probs[kind, written].double())
         log_orders[first : first + len(tokens)] = log_count.double()
         if progress:
-            progress(len(step))
+            progress(len(steps))
     log_weights = np.zeros((len(texts), orders))
     log_weights[pairs.texts] = (log_joint + log_orders).view(-1, orders).cpu().numpy()
-    tokens = np.array([len(text) for text in texts])
-    return Estimate(log_weights, tokens if given is None else tokens - np.asarray(given))
+    token_counts = np.array([len(text) for text in texts])
+    return Estimate(log_weights, token_counts if given is None else token_counts - np.asarray(given))
 
 
 def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-    """One of each kind of canvas [U], and the kind [B] of each: orders meet where they have shown the same positions.
+    """Find one of each kind of canvas [U], and the kind [B] of each: orders meet where they show the same positions.
 
     Canvases are told apart by the text [B] and a sum of 64-bit keys of the positions ``shown`` [B, L].
     """
@@ -196,25 +196,24 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     return representatives(key)
 
 
-def _put_own(own: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
-    """Into ``ranks`` [P, L] of the pairs from ``first`` on: each text's own order in the place of its first draw."""
+def _insert_known_orders(known_orders: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
+    """Put into ``ranks`` [P, L] of the pairs from ``first`` on each text's known order, in place of its first draw."""
     for row in range(-first % pairs.draws, len(ranks), pairs.draws):
-        order = own[pairs.texts[(first + row) // pairs.draws]]
+        order = known_orders[pairs.texts[(first + row) // pairs.draws]]
         ranks[row, : len(order)] = torch.as_tensor(order, device=ranks.device)
 
 
 @torch.inference_mode()
-def draw_texts(
-    policy: OrderedModel, count: int, longest: int, seed: int = 0
-) -> tuple[list[list[int]], list[list[int]]]:
-    """``count`` texts as the model writes them, each action drawn by its probability, and the orders they came in.
+def draw_texts(policy: Scorer, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """Sample ``count`` texts from the model, action by action, with the orders they were written in.
 
     An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
-    tokens are left out (so there may be fewer texts); that depends on the text alone and not on its order.
+    tokens are dropped (so there may be fewer texts); that depends on the text alone and not on its order.
     """
     chance = torch.Generator().manual_seed(seed)
     drafts = [([BLANK], [-1]) for _ in range(count)]  # symbols, and the step that wrote each
-    done, step = [], 0
+    done: list[tuple[list[int], list[int]]] = []
+    step = 0
     while drafts:
         canvases, lengths = (part.to(policy.device) for part in pad([symbols for symbols, _ in drafts]))
         scores = policy.score(canvases, lengths, canvases.shape[1])
@@ -245,7 +244,7 @@ def _budget(tokens_per_batch: int | None, policy: OrderedModel) -> int:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Every (text, draw), texts of like length together; texts in which nothing is to be written are left out."""
+    """Every (text, draw), texts of similar length together; texts with nothing to write are left out."""
 
     texts: np.ndarray  # [N] the kept texts, by rising length
     tokenised: TokenisedTexts  # of them
@@ -263,21 +262,23 @@ class _Pairs:
         lengths = np.array([len(text) for text in texts], dtype=int)
         written = lengths if given is None else lengths - np.asarray(given, dtype=int).reshape(len(given))  # [texts]
         if len(written) != len(lengths) or (written < 0).any() or (written > lengths).any():
-            raise BlankLMError("of each text a number of tokens is given, from 0 to all of them")
+            raise BlankLMError("`given` must be between 0 and the length of each text")
         kept = np.array(sorted(np.flatnonzero(written > 0), key=lambda k: lengths[k]), dtype=int)
-        tokenised = TokenisedTexts(texts[k] for k in kept)
+        tokenised = TokenisedTexts.from_ids(texts[k] for k in kept)
         each = (np.concatenate([part[k] for k in kept]) if len(kept) else np.zeros(0) for part in (seeds, fractions))
         return cls(kept, tokenised, draws, tokenised.lengths.repeat(draws), written[kept].repeat(draws), *each)
 
     def ordered(
         self, pair: np.ndarray, policy: OrderedModel
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor]:
-        """For canvases of the pairs [B]: whose they are, counted from the first pair on; then tokens, lengths, tokens
-        given (if any are), ranks and - log q of the orders of those P pairs."""
-        some = np.arange(pair[0], pair[-1] + 1)  # [P]
-        tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(some // self.draws))
-        seeds, written = (torch.from_numpy(part[some]).to(policy.device) for part in (self.seeds, self.written))  # [P]
-        given = lengths - written if (self.written[some] < self.lengths[some]).any() else None  # [P]
+        """For canvases of the pairs [B]: which of the P pairs each belongs to, counted from the first; then tokens,
+        lengths, tokens given (if any are), ranks and - log q of the orders of those P pairs."""
+        members = np.arange(pair[0], pair[-1] + 1)  # [P]
+        tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(members // self.draws))
+        seeds, written = (
+            torch.from_numpy(part[members]).to(policy.device) for part in (self.seeds, self.written)
+        )  # [P]
+        given = lengths - written if (self.written[members] < self.lengths[members]).any() else None  # [P]
         ranks, log_count = policy.orders(tokens, lengths, seeds, given=given)
         return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, given, ranks, log_count
 
@@ -285,7 +286,7 @@ class _Pairs:
 def _budgeted(
     lengths: np.ndarray, canvases: np.ndarray, tokens_per_batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Groups of canvases within the budget: the pair of each and its number there, pairs having rising ``lengths``."""
+    """Group canvases within the budget: the pair of each and its number there, for pairs of rising ``lengths``."""
     ends = canvases.cumsum()
     start, total = 0, int(ends[-1]) if len(ends) else 0
     while start < total:
@@ -300,7 +301,7 @@ def _budgeted(
 
 
 def _streams(texts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
-    """A random stream for each text that depends on the text (and how often it stood before), not on its place."""
+    """Seed a random stream per text by the text itself (and how often it came before), not by its place."""
     seen: Counter[int] = Counter()
     streams = []
     for text in texts:
@@ -320,7 +321,7 @@ def bound(
     progress: Progress | None = None,
     given: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The lower bound of Eq. 6 on log p(x) [texts], from ``draws`` canvases a text; ``given`` as in ``monte_carlo``.
+    """Eq. 6: the lower bound on log p(x) [texts], from ``draws`` canvases per text; ``given`` as in ``monte_carlo``.
 
     The draws of a text are stratified over t: one in each ``draws``-th of 0..n-1, so the estimate is unbiased.
     """
@@ -340,5 +341,5 @@ def bound(
 
 
 def canvas_count(texts: Sequence[Sequence[int]], orders: int) -> int:
-    """How many canvases ``monte_carlo`` scores, for a progress bar."""
+    """Count the canvases that ``monte_carlo`` scores, for a progress bar."""
     return orders * sum(len(text) for text in texts)

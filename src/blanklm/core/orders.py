@@ -1,4 +1,7 @@
-"""Orders in which a text is written: uniform, or uniform over those that keep words whole; Algorithm 1 and Eq. 8."""
+"""Orders in which a text is written, and the loss over them (Algorithm 1, Eq. 7 and 8).
+
+Orders are uniform over all n!, or uniform over those in which the tokens of each word come from left to right.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from blanklm.core.conceal import neighbour
 
 
 def random_keys(seeds: Tensor, width: int) -> Tensor:
-    """Pseudo-random int64 keys [B, width], a function of each text's own seed [B] alone.
+    """Hash pseudo-random int64 keys [B, width] from each text's own seed [B].
 
     A text's canvas must not depend on the batch it stands in or on the number of processes, and a resumed run
     must draw what the unbroken run would have drawn; so the keys are hashed (splitmix64), not drawn in turn.
@@ -30,12 +33,12 @@ def shift_right(value: Tensor, bits: int) -> Tensor:
 
 
 def uniform(seeds: Tensor, width: int) -> Tensor:
-    """[B, width] numbers in [0, 1), hashed from each text's seed as ``random_keys`` are."""
+    """Hash uniform numbers in [0, 1) [B, width] from each text's seed, as ``random_keys`` does."""
     return shift_right(random_keys(seeds, width), 11).to(torch.float64) / 2**53
 
 
 def uniform_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
-    """The rank [B, L] of each position in a random order of its text: 0 is written first."""
+    """Draw a uniform order of each text: the rank [B, L] of each position, 0 being written first."""
     keys = random_keys(seeds, width)  # [B, L]
     inside = torch.arange(width, device=keys.device) < lengths[:, None]
     keys = keys.masked_fill(~inside, torch.iinfo(torch.int64).max)
@@ -43,9 +46,9 @@ def uniform_ranks(seeds: Tensor, lengths: Tensor, width: int) -> Tensor:
 
 
 def uniform_orders(seeds: Tensor, lengths: Tensor, width: int, given: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """``uniform_ranks`` [B, L], all n! orders being alike, and log n! [B].
+    """Draw one of the n! orders of each text uniformly: the ranks [B, L], and log n! [B].
 
-    Of texts whose first ``given`` [B] positions are known, the order of the n others; ranks of the known are below 0.
+    Where the first ``given`` [B] positions are context, this is an order of the n others; context has ranks below 0.
     """
     ranks = uniform_ranks(seeds, lengths, width)
     if given is not None:
@@ -55,10 +58,10 @@ def uniform_orders(seeds: Tensor, lengths: Tensor, width: int, given: Tensor | N
 
 
 def whole_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
-    """The same for an order in which the tokens of each word come from left to right, words being interleaved.
+    """Draw uniformly among the orders in which the tokens of each word come from left to right: the ranks [B, L].
 
-    ``word`` [B, L] numbers the word of its text that each position belongs to. Every such order is equally likely:
-    it is an order of all positions in which each word's places have been sorted.
+    ``word`` [B, L] is the number of the word that each position belongs to; words are interleaved. Such an order is a
+    uniform order of all positions in which each word's ranks have been sorted.
     """
     width = word.shape[1]
     ranks = uniform_ranks(seeds, lengths, width)  # [B, L]
@@ -66,7 +69,7 @@ def whole_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:
 
 
 def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
-    """The number of the word [B, L] each position belongs to: a run of letters, of digits or of marks.
+    """Number the word [B, L] that each position belongs to: a run of letters, of digits or of marks.
 
     ``edges`` [V, 2] says what a token begins and ends with (``Tokenizer.edges``); a space (0) begins a new word.
     """
@@ -78,9 +81,9 @@ def words_of(tokens: Tensor, edges: Tensor) -> Tensor:
 
 
 def next_in_words(hidden: Tensor, word: Tensor) -> Tensor:
-    """[B, L] for the next token of each word, how many tokens of the word are ``hidden`` [B, L]; 0 elsewhere.
+    """Count, at the next token of each word, the tokens of that word that are ``hidden`` [B, L]; 0 elsewhere.
 
-    Divided by the number of hidden tokens, that is the chance that an order of ``whole_word_ranks`` goes on there.
+    Divided by the number of hidden tokens, this is the probability that a whole-word order continues there.
     """
     in_word = torch.zeros_like(word).scatter_add_(1, word, hidden.to(word.dtype))  # [B, L] by number of the word
     same_word = torch.zeros_like(hidden)  # as the position before
@@ -90,29 +93,33 @@ def next_in_words(hidden: Tensor, word: Tensor) -> Tensor:
 
 
 def show_first(ranks: Tensor, lengths: Tensor, fractions: Tensor) -> Tensor:
-    """Algorithm 1: [B, L] the first t positions of each order, t = floor(fraction * n) being uniform in 0..n-1."""
+    """Algorithm 1: show [B, L] the first t positions of each order, t = floor(fraction * n), uniform in 0..n-1.
+
+    Eq. 7: an action is drawn at step t of a random order; its canvas is the first t positions, and every hidden
+    position is equally likely to come next, so all of them are scored on one canvas.
+    """
     steps = torch.minimum((fractions * lengths).floor().to(torch.int64), lengths - 1).clamp_min(0)  # [B]
     return ranks < steps[:, None]
 
 
 def bound(log_prob: Tensor, lengths: Tensor, hidden: Tensor, log_orders: Tensor) -> Tensor:
-    """Eq. 8 [B], an upper bound on -log p(x): - log n! - n / (n - t) * log_prob.
+    """Eq. 8 [B], whose expectation is an upper bound on -log p(x): - log n! - n / (n - t) * log_prob.
 
-    ``log_prob`` [B] sums the log p of a canvas's possible next actions, ``hidden`` [B] is n - t, and ``log_orders`` [B]
-    is - log q of the order drawn: the log of the number of orders, n! where none is ruled out, if they are alike.
+    ``log_prob`` [B] sums log p over a canvas's possible next actions, ``hidden`` [B] is n - t, and ``log_orders`` [B]
+    is - log q of the order drawn: for uniform orders the log of their number, log n! if none is ruled out.
     """
     return -log_orders - lengths / hidden.clamp_min(1) * log_prob
 
 
 class UniformOrders:
-    """Positions may be written in any order, and orders are alike: what likelihoods ask of such a model."""
+    """What likelihood asks of a model that is trained on all n! orders, each equally likely."""
 
     def orders(
         self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and the log of how many there are [B]."""
+        """Draw an order of each text: the rank [B, L] of each position, and log n! [B]."""
         return uniform_orders(seeds, lengths, tokens.shape[1], given)
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] 1 for each hidden position: orders go on at any of them alike."""
+        """[B, L] 1 for each hidden position: each is equally likely to come next."""
         return hidden.long()

@@ -1,4 +1,4 @@
-"""Sequences laid end to end, or several to a row, so that little or nothing is computed for padding."""
+"""Sequences packed end to end, or several to a row, so that little or nothing is computed for padding."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Packing:
 
     @classmethod
     def in_rows(cls, lengths: Tensor, longest: int, row: int) -> Packing:
-        """Short sequences in rows that no sequence crosses: attention is then one small square a row."""
+        """Short sequences in rows that no sequence crosses: attention is then one small square per row."""
         device, order = lengths.device, lengths.argsort()
         fillings = _fillings(torch.bincount(lengths, minlength=row + 1).tolist(), row)
-        # Stretches of the order: ``number`` sequences of ``length``, ``abreast`` to a row from column ``start`` on.
-        length, number, abreast, start, first_row = torch.tensor(fillings, device=device).view(-1, 5).T
+        # Stretches of the order: ``number`` sequences of ``length``, ``per_row`` to a row from column ``start`` on.
+        length, number, per_row, start, first_row = torch.tensor(fillings, device=device).view(-1, 5).T
         stretch = torch.arange(len(number), device=device).repeat_interleave(number)  # [B] of each, in the order
         rank = torch.arange(len(order), device=device) - (number.cumsum(0) - number)[stretch]  # [B] in its stretch
-        rows = first_row[stretch] + rank // abreast[stretch]  # [B]
+        rows = first_row[stretch] + rank // per_row[stretch]  # [B]
         starts = torch.empty_like(lengths)
-        starts[order] = rows * row + start[stretch] + rank % abreast[stretch] * length[stretch]  # [B]
+        starts[order] = rows * row + start[stretch] + rank % per_row[stretch] * length[stretch]  # [B]
         total = (int(rows.max()) + 1) * row if len(rows) else 0
         sequence = torch.full((total,), -1, device=device)
         position = torch.zeros_like(sequence)
@@ -60,7 +60,7 @@ class Packing:
 
     @classmethod
     def best_for(cls, lengths: Tensor, longest: int, on_gpu: bool) -> Packing:
-        """In rows where a GPU would give each short sequence a tile of its own, else end to end."""
+        """Pack in rows where a GPU would spend a whole tile on each short sequence, else end to end."""
         if on_gpu and 2 * longest <= ROWS[-1]:
             return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
         return cls.of(lengths, longest)
@@ -116,26 +116,26 @@ class ContextPacking(Packing):
 
 
 def _fillings(counts: list[int], row: int) -> list[tuple[int, int, int, int, int]]:
-    """How to fill rows with ``counts[n]`` sequences of each length n: the longest first, then the longest that fit.
+    """Plan rows of ``counts[n]`` sequences of each length n: the longest first, then the longest that fit.
 
-    Rows that are filled alike come together. Returns (length, number, abreast, start, first row) by rising length.
+    Rows of the same lengths come together. Returns (length, number, per_row, start, first row) by rising length.
     """
-    left, rows, found = list(counts), 0, []
+    left, rows, stretches = list(counts), 0, []
     left[0] = 0  # what is empty takes no place
     while any(left):
-        alike, space = [], row  # (length, abreast) of one row
+        pattern, space = [], row  # (length, per_row) of one row
         for n in range(row, 0, -1):
-            if abreast := min(left[n], space // n):
-                alike.append((n, abreast))
-                space -= n * abreast
-        times, start = min(left[n] // abreast for n, abreast in alike), 0
-        for n, abreast in alike:
-            found.append((n, times * abreast, abreast, start, rows))
-            left[n] -= times * abreast
-            start += n * abreast
+            if per_row := min(left[n], space // n):
+                pattern.append((n, per_row))
+                space -= n * per_row
+        times, start = min(left[n] // per_row for n, per_row in pattern), 0
+        for n, per_row in pattern:
+            stretches.append((n, times * per_row, per_row, start, rows))
+            left[n] -= times * per_row
+            start += n * per_row
         rows += times
-    found.sort(key=lambda filling: filling[0])
-    return [(0, counts[0], 1, 0, 0), *found] if counts[0] else found
+    stretches.sort(key=lambda filling: filling[0])
+    return [(0, counts[0], 1, 0, 0), *stretches] if counts[0] else stretches
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class PackedActions:
     canvas: Tensor  # [T] token ids
     packing: Packing
     blanks: Tensor  # [K] where on the packed canvas the blanks stand, canvas by canvas
-    asked: Tensor  # [Q] which of the blanks are filled by some action: only they need a row of the vocabulary
-    row: Tensor  # [A] which of the asked blanks an action fills
+    queried: Tensor  # [Q] which of the blanks are filled by some action: only they need a row of the vocabulary
+    row: Tensor  # [A] which of the queried blanks an action fills
     word: Tensor  # [A] the token it writes
     left: Tensor  # [A] how many hidden positions adjoin on its left
     right: Tensor  # [A] and on its right
@@ -155,21 +155,21 @@ class PackedActions:
 
 
 def pack(tokens: Tensor, concealed: Concealed, wanted: Tensor | None = None, on_gpu: bool = False) -> PackedActions:
-    """The concealed canvases packed, and the actions of the ``wanted`` [B, L] hidden positions (default: all)."""
+    """Pack concealed canvases, with the actions of the ``wanted`` [B, L] hidden positions (default: all)."""
     packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()), on_gpu)
     is_blank = concealed.canvas == BLANK  # [B, L]
     text, position = (concealed.hidden if wanted is None else concealed.hidden & wanted).nonzero(as_tuple=True)  # [A]
     number = is_blank.flatten().cumsum(0).view_as(is_blank) - 1  # [B, L] of each blank among all
     blank = number[text, concealed.place[text, position]]  # [A]
     blanks = packing.places(is_blank)  # [K]
-    is_asked = torch.zeros(len(blanks), dtype=torch.bool, device=tokens.device)
-    is_asked[blank] = True
+    is_queried = torch.zeros(len(blanks), dtype=torch.bool, device=tokens.device)
+    is_queried[blank] = True
     return PackedActions(
         canvas=packing.lay(concealed.canvas),
         packing=packing,
         blanks=blanks,
-        asked=is_asked.nonzero().squeeze(1),
-        row=(is_asked.cumsum(0) - 1)[blank],
+        queried=is_queried.nonzero().squeeze(1),
+        row=(is_queried.cumsum(0) - 1)[blank],
         word=tokens[text, position],
         left=concealed.left[text, position],
         right=concealed.right[text, position],

@@ -52,7 +52,7 @@ class Blank:
 class Template:
     """A text with blanks, as the user wrote it: ``pieces[0] blanks[0] pieces[1] ... blanks[k-1] pieces[k]``.
 
-    The pieces are kept character for character, so whatever stands outside the blanks comes back unchanged.
+    The pieces are kept character for character, so the text outside the blanks comes back unchanged.
     """
 
     pieces: tuple[str, ...]

@@ -1,10 +1,11 @@
-"""Texts as token ids, and batches of them: by token budget, of like lengths, the same for any number of processes."""
+"""Texts as token ids: one batch of them, a whole corpus in one array, and a corpus read as one stream."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,11 +28,14 @@ class Batch:
     given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in vars(self).values()))
+        tensors: dict[str, Any] = {
+            name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
-    """Ids of unequal lengths -> tokens [B, L] and lengths [B]."""
+    """Pad ids of unequal lengths: tokens [B, L] and lengths [B]."""
     lengths = np.array([len(text) for text in texts])
     tokens = np.full((len(texts), max(1, lengths.max(initial=1))), PAD, dtype=np.int64)
     for row, text in zip(tokens, texts, strict=True):
@@ -42,71 +46,80 @@ def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
 class TokenisedTexts:
     """Many texts in one flat array. Empty texts are left out: they have no action to learn from.
 
-    ``style``: the number of the style that all of them are in, where that is known; joined texts have several.
     ``context``: so many tokens of the array before each text (fewer where it begins) are shown with it and not written.
     """
 
-    context = 0
+    def __init__(
+        self,
+        flat: np.ndarray,
+        lengths: Sequence[int] | np.ndarray,
+        styles: np.ndarray | None = None,
+        context: int = 0,
+        starts: np.ndarray | None = None,
+        cut: int = 0,
+        empty: int = 0,
+    ) -> None:
+        """Take the texts that lie end to end in ``flat``, or from each of the ``starts`` on, with the array's end last.
 
-    def __init__(self, texts: Iterable[Sequence[int]], max_length: int | None = None, style: int | None = None) -> None:
-        self.cut, self.empty = 0, 0  # texts shortened to max_length, and texts left out
-        kept: list[np.ndarray] = []
+        ``styles``: the number of each text's style. ``cut`` and ``empty`` count texts already shortened and left out.
+        """
+        lengths = np.asarray(lengths, dtype=np.int64)
+        self.flat = np.asarray(flat, dtype=np.int32)  # [T]
+        self.lengths = lengths[lengths > 0]  # [N]
+        self.starts = np.concatenate(([0], self.lengths.cumsum())) if starts is None else starts  # [N + 1]
+        self.styles = styles  # [N]
+        self.context, self.cut, self.empty = context, cut, empty + int((lengths == 0).sum())
+
+    @classmethod
+    def from_ids(
+        cls, texts: Iterable[Sequence[int] | np.ndarray], max_length: int | None = None, style: int | None = None
+    ) -> TokenisedTexts:
+        """Copy texts into one array, each shortened to ``max_length`` tokens; all of them are in one ``style``."""
+        kept, cut, empty = [], 0, 0
         for text in texts:
             if max_length is not None and len(text) > max_length:
-                text, self.cut = text[:max_length], self.cut + 1
+                text, cut = text[:max_length], cut + 1
             if len(text):
                 kept.append(np.asarray(text, dtype=np.int32))
             else:
-                self.empty += 1
-        self.styles = None if style is None else np.full(len(kept), style)
-        self.lengths = np.array([len(text) for text in kept], dtype=np.int64)
-        self.flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)
-        self.starts = np.concatenate(([0], self.lengths.cumsum()))
+                empty += 1
+        flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)  # [T]
+        styles = None if style is None else np.full(len(kept), style)  # [N]
+        return cls(flat, [len(text) for text in kept], styles, cut=cut, empty=empty)
 
     @classmethod
     def joined(cls, parts: Sequence[TokenisedTexts]) -> TokenisedTexts:
-        """The texts of all the parts."""
+        """Return the texts of all the parts; they have styles if those of every part do."""
         if any(part.context for part in parts):
-            raise BlankLMError("texts in context stand in one stream: they cannot be joined with others")
-        whole = cls(())
-        whole.cut, whole.empty = sum(part.cut for part in parts), sum(part.empty for part in parts)
-        whole.lengths, whole.flat = (np.concatenate([getattr(p, name) for p in parts]) for name in ("lengths", "flat"))
-        whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
-        if all(part.styles is not None for part in parts):
-            whole.styles = np.concatenate([part.styles for part in parts])
-        return whole
+            raise BlankLMError("texts in context are parts of one stream and cannot be joined with others")
+        styles = [part.styles for part in parts if part.styles is not None]
+        return cls(
+            np.concatenate([part.flat for part in parts]),
+            np.concatenate([part.lengths for part in parts]),
+            np.concatenate(styles) if len(styles) == len(parts) else None,
+            cut=sum(part.cut for part in parts),
+            empty=sum(part.empty for part in parts),
+        )
 
-    @classmethod
-    def flat_of(cls, flat: np.ndarray, lengths: Sequence[int], context: int = 0) -> TokenisedTexts:
-        """The texts that lie end to end in ``flat``."""
-        whole = cls(())
-        whole.context = context
-        kept = np.asarray(lengths, dtype=np.int64)
-        whole.empty, whole.lengths, whole.flat = int((kept == 0).sum()), kept[kept > 0], flat.astype(np.int32)
-        whole.starts = np.concatenate(([0], whole.lengths.cumsum()))
-        return whole
-
-    def some(self, first: int, last: int) -> TokenisedTexts:
-        """The texts ``first`` to ``last``, as Python counts; nothing is copied."""
+    def slice(self, first: int, last: int) -> TokenisedTexts:
+        """Return the texts ``first`` to ``last``, the latter excluded, without copying their tokens."""
         if self.context:
-            raise BlankLMError("texts in context stand in one stream: no part of it can be taken out")
-        part = TokenisedTexts(())
-        part.lengths, part.starts = self.lengths[first:last], self.starts[first : last + 1] - self.starts[first]
-        part.flat = self.flat[self.starts[first] : self.starts[last]]
-        return part
+            raise BlankLMError("texts in context are parts of one stream and cannot be taken out of it")
+        styles = None if self.styles is None else self.styles[first:last]
+        return TokenisedTexts(self.flat[self.starts[first] : self.starts[last]], self.lengths[first:last], styles)
 
     def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
-        """The texts that an epoch goes through, each once: all of them."""
+        """Return the numbers of the texts that an epoch goes through, each once: all of them."""
         return np.arange(len(self))
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        return self.flat[self.starts[index] : self.starts[index + 1]]
+        return self.flat[self.starts[index] : self.starts[index] + self.lengths[index]]
 
     def padded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """``pad`` of these texts with their context, without a loop: tokens [B, L] and lengths [B]."""
+        """Pad these texts, each after its context, without a loop: tokens [B, L] and lengths [B]."""
         given = self.given(indices)
         lengths = given + self.lengths[indices]
         column = np.arange(lengths.max(initial=1))
@@ -115,18 +128,18 @@ class TokenisedTexts:
         return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths)
 
     def after_context(self, indices: np.ndarray) -> tuple[list[list[int]], list[int]]:
-        """These texts, each after its context, and how many tokens that has."""
+        """Return these texts, each after its context, and the number of context tokens of each."""
         tokens, lengths = self.padded(indices)
         texts = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
         return texts, self.given(indices).tolist()
 
     def given(self, indices: np.ndarray) -> np.ndarray:
-        """[B] how many tokens of context these texts have."""
+        """Return the number of context tokens of each of these texts [B]."""
         return np.minimum(self.starts[indices], self.context)
 
     @property
     def sizes(self) -> np.ndarray:
-        """[N] how many tokens are read with each text: its own, and its context."""
+        """The tokens that are read for each text [N], those of its context included."""
         return self.lengths + self.given(np.arange(len(self))) if self.context else self.lengths
 
     @property
@@ -141,32 +154,34 @@ class TokenisedTexts:
 
 
 def one_stream(texts: Iterable[Sequence[int]]) -> list[int]:
-    """The language-modelling convention: all texts in one stream, each ended by <eos>."""
+    """Join all texts into one stream, each ended by <eos>: the language-modelling convention."""
     return [token for text in texts for token in (*text, EOS)]
 
 
 def cut(stream: Sequence[int], length: int) -> list[Sequence[int]]:
-    """A stream in chunks of ``length``; the last may be shorter."""
+    """Cut a stream into chunks of ``length`` tokens; the last may be shorter."""
     if length < 1:
         raise BlankLMError(f"a chunk has at least 1 token, not {length}")
     return [stream[start : start + length] for start in range(0, len(stream), length)]
 
 
 def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[int]]:
+    """Join all texts into one stream, as ``one_stream`` does, and cut it into chunks."""
     return cut(one_stream(texts), length)
 
 
 def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -> list[int]:
-    """Of the sentences of a stream: each goes to one of the ``ends`` or to <eos>, and any <eos> that comes after that.
+    """Return the lengths of a stream's sentences, each up to one of the ``ends`` or <eos> and any <eos> after that.
 
-    A sentence of more than ``longest`` tokens is cut there. The tokens alone decide where a sentence ends, those after
-    it included.
+    A sentence of more than ``longest`` tokens is cut there. Where a sentence ends depends on the tokens alone, the one
+    after it included.
     """
-    stream = np.asarray(stream)
-    is_end = np.isin(stream, [*ends, EOS])
-    is_end[:-1] &= stream[1:] != EOS
-    lengths, start = [], 0
-    for end in [*(np.flatnonzero(is_end) + 1).tolist(), len(stream)]:
+    tokens = np.asarray(stream)  # [T]
+    is_end = np.isin(tokens, [*ends, EOS])  # [T]
+    is_end[:-1] &= tokens[1:] != EOS
+    lengths: list[int] = []
+    start = 0
+    for end in [*(np.flatnonzero(is_end) + 1).tolist(), len(tokens)]:
         whole, rest = divmod(end - start, longest)
         lengths += [longest] * whole + [rest] * (rest > 0)
         start = end
@@ -174,8 +189,8 @@ def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -
 
 
 def sentences_in_context(stream: Sequence[int], ends: Iterable[int], longest: int, context: int) -> TokenisedTexts:
-    """The sentences of a stream, each with so many tokens of ``context`` before it."""
-    return TokenisedTexts.flat_of(np.asarray(stream), sentence_lengths(stream, ends, longest), context)
+    """Cut a stream into sentences, each with so many tokens of ``context`` before it."""
+    return TokenisedTexts(np.asarray(stream), sentence_lengths(stream, ends, longest), context=context)
 
 
 class TokenStream(TokenisedTexts):
@@ -185,18 +200,15 @@ class TokenStream(TokenisedTexts):
     """
 
     def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
-        super().__init__(())
-        self.flat, self.chunk = np.asarray(one_stream(texts), dtype=np.int32), length
-        self.starts = np.arange(len(self.flat))
-        self.lengths = np.minimum(length, len(self.flat) - self.starts)
+        flat = np.asarray(one_stream(texts), dtype=np.int32)  # [T]
+        starts = np.arange(len(flat) + 1)
+        super().__init__(flat, np.minimum(length, len(flat) - starts[:-1]), starts=starts)
+        self.chunk = length
 
     def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
-        """The chunks from a random place among the first on; what stands before it has its turn in other epochs."""
+        """Return the chunks from a random offset on; the tokens before it have their turn in other epochs."""
         offset = np.random.default_rng([seed, epoch, self.chunk]).integers(min(self.chunk, len(self.flat)))
         return np.arange(offset, len(self.flat), self.chunk)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.flat[index : index + self.chunk]
 
     @property
     def tokens(self) -> int:

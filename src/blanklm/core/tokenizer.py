@@ -42,7 +42,7 @@ _PRE_TOKENIZER_OF = {
     "wordpiece": ("BertPreTokenizer",),
 }
 LONG_WORD = 4  # letters: most words that a sentence needs more than once have fewer
-_GOES_ON = "##"  # WordPiece: what a token that continues a word begins with
+_CONTINUES = "##"  # WordPiece: what a token that continues a word begins with
 # WordPiece loses the spaces of a text; these are where English has none.
 _NO_SPACE = re.compile(r" (?=[.,;:!?%)\]}])|(?<=[(\[{$#]) |(?<=\w) (?=['’] \w)|(?<=\w ['’]) (?=\w)")
 
@@ -95,7 +95,9 @@ class Tokenizer:
             backend.train_from_iterator(texts, trainer)
             return cls(backend)
         every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-        pre_tokenizer = pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
+        pre_tokenizer: pre_tokenizers.PreTokenizer = (
+            pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
+        )
         if kind == "word" and marks_apart:
             pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.Split(Regex(_APART), "isolated")])
         # The library's trainer of word vocabularies counts a corpus's own "<unk>" as a second word; so count here.
@@ -144,7 +146,7 @@ class Tokenizer:
         try:
             encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError:  # what the library makes of a lone surrogate
-            raise BlankLMError("the text holds a character that is no Unicode text: remove it") from None
+            raise BlankLMError("the text holds a character that is not valid Unicode: remove it") from None
         # A text may hold the very words "<pad>" or "<blank>"; to the model they are unknown words.
         return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
 
@@ -158,12 +160,12 @@ class Tokenizer:
         if self.kind == "bpe":
             return self.backend.decoder.decode(tokens)
         if self.kind == "wordpiece":
-            joined = " ".join(tokens).replace(f" {_GOES_ON}", "").removeprefix(_GOES_ON)
+            joined = " ".join(tokens).replace(f" {_CONTINUES}", "").removeprefix(_CONTINUES)
             return _NO_SPACE.sub("", joined)
         return ("" if self.kind == "character" else " ").join(tokens)
 
     def token(self, i: int) -> str:
-        return self.backend.id_to_token(i)
+        return self.backend.id_to_token(i) or ""
 
     def token_text(self, i: int) -> str:
         """A token as a person reads it."""
@@ -216,7 +218,7 @@ class Tokenizer:
             return np.ones(len(self), dtype=bool)
         tokens = [self.token(i) for i in range(len(self))]
         if self.kind == "wordpiece":
-            return np.array([not token.startswith(_GOES_ON) for token in tokens])
+            return np.array([not token.startswith(_CONTINUES) for token in tokens])
         return np.array([token.startswith("Ġ") for token in tokens])
 
     @cached_property

@@ -131,8 +131,8 @@ def fill_in_parallel_slowly(policy: Scorer, texts: Sequence[Request], threshold:
                     continue
                 drafts[t] = _act(texts[t], drafts[t], candidates, log_threshold)
     for t in stuck:  # constraints led into a dead end: look further, one text at a time
-        (found,) = search_beams(policy, [texts[t]], RETRY_BEAM, 1, "confident")
-        drafts[t] = found[0] if found else texts[t].first_draft()
+        (ranked,) = search_beams(policy, [texts[t]], RETRY_BEAM, 1, "confident")
+        drafts[t] = ranked[0] if ranked else texts[t].first_draft()
     return drafts
 
 

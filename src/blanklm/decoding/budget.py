@@ -23,8 +23,9 @@ import numpy as np
 from blanklm.core.policy import SIDES
 from blanklm.core.special import BLANK
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.constraint import Rule, bare_word
+from blanklm.decoding.constraint import Rule
 from blanklm.decoding.draft import Draft
+from blanklm.decoding.spelling import Spelling
 from blanklm.errors import ConstraintError
 
 NO_REPEAT_WITHIN = 6  # symbols of the canvas on either side
@@ -51,7 +52,7 @@ class OpenBlank:
 
 @dataclass(frozen=True)
 class SpanBudget:
-    """How a span stands: what is written, what is open and what it still must take."""
+    """The state of a span: what is written, what is open and what it still must take."""
 
     units: int  # words (or characters) written
     open_blanks: int
@@ -61,8 +62,8 @@ class SpanBudget:
     phrase_tokens: int  # tokens of theirs that remain
     phrase_units: int
 
-    def after(self, starts_word: int, side: int, leads: bool, phrase_rest: int | None) -> SpanBudget:
-        """The account after an action; if it writes part of a required phrase, ``phrase_rest`` tokens of it remain."""
+    def after(self, starts_word: bool, side: int, leads: bool, phrase_rest: int | None) -> SpanBudget:
+        """The budget after an action; if it writes part of a required phrase, ``phrase_rest`` tokens of it remain."""
         left, right = SIDES[side]
         is_first = leads and not left
         unit, of_phrase = bool(starts_word or is_first), phrase_rest is not None
@@ -108,8 +109,9 @@ class Rules:
     ) -> None:
         self.by_blank, self.max_length, self.tokenizer = tuple(rules), max_length, tokenizer
         self.longest_span = longest_span or max_length  # tokens and blanks in a blank of no given length
+        self.spelling = Spelling(self.by_blank, tokenizer)
         self._checks_words = any(rule.banned or rule.only for rule in self.by_blank)
-        self._last_accounts: tuple[Draft, dict[int, SpanBudget]] | None = None
+        self._last_budgets: tuple[Draft, dict[int, SpanBudget]] | None = None
         self._last_growth: dict[int, int] = {}
         self._total_growth = 0
 
@@ -123,7 +125,7 @@ class Rules:
         if draft.pending:
             position, tail = draft.pending
             rule = self.by_blank[draft.origins[position]]
-            # The word goes on right after its last token, and leaves room for what is still to come of it.
+            # The phrase continues right after its last token, and leaves room for the rest of it.
             fitting = ~LEFT & RIGHT if len(tail) > 1 else ~LEFT
             return [
                 OpenBlank(draft.blanks.index(position), rule, tail[:1], lambda: self._sides(draft, position) & fitting)
@@ -157,7 +159,7 @@ class Rules:
         phrases = [rule.required[i] for i in draft.missing[origin]]
         heads = [phrase.tokens[0] for phrase in phrases]
         if rule.lead_starts_word is False:
-            heads += [phrase.unspaced[0] for phrase in phrases]
+            heads += [phrase.unspaced[0] for phrase in phrases if phrase.unspaced]
         return tuple(dict.fromkeys(heads))
 
     def _sides(self, draft: Draft, position: int) -> np.ndarray:
@@ -165,7 +167,7 @@ class Rules:
         origin = draft.origins[position]
         rule = self.by_blank[origin]
         room = self._room_beside(draft, origin)
-        room = min(room, max(0, self._span_limit(rule) - draft.origins.count(origin)))
+        room = int(min(room, max(0, self._span_limit(rule) - draft.origins.count(origin))))
         sides = np.broadcast_to(LEFT.astype(int) + RIGHT <= room, (2, 4)).copy()
         leads = self._leads(draft, position)
         if leads:  # the first token of the span carries the user's space, or does not, as the user wrote it
@@ -177,13 +179,13 @@ class Rules:
             if begins_required and not leads:
                 sides[0] = False  # a required word never continues another one
         if rule.counts and not begins_required:  # which phrase begins, and so what it takes, ``accepts`` knows
-            account = self._account(draft, origin)
-            if account.every_token_counts and not draft.pending:
-                sides[:] = account.sides_in_words(rule, room)
+            budget = self._budget(draft, origin)
+            if budget.every_token_counts and not draft.pending:
+                sides[:] = budget.sides_in_words(rule, room)
                 return sides
             phrase_rest = len(draft.pending[1]) - 1 if draft.pending else None
             for starts_word, side in zip(*np.nonzero(sides), strict=True):
-                after = account.after(starts_word, side, leads, phrase_rest)
+                after = budget.after(bool(starts_word), side, leads, phrase_rest)
                 sides[starts_word, side] = after.keepable(rule, room - sum(SIDES[side]))
         return sides
 
@@ -203,25 +205,25 @@ class Rules:
         first = position == 0 or draft.origins[position - 1] != draft.origins[position]
         return first and self.by_blank[draft.origins[position]].lead_starts_word is not None
 
-    def _account(self, draft: Draft, origin: int) -> SpanBudget:
-        return self._accounts(draft)[origin]
+    def _budget(self, draft: Draft, origin: int) -> SpanBudget:
+        return self._budgets(draft)[origin]
 
-    def _accounts(self, draft: Draft) -> dict[int, SpanBudget]:
+    def _budgets(self, draft: Draft) -> dict[int, SpanBudget]:
         """Of every span with something to count. Asked for many times on the same draft, so the last are kept."""
-        if self._last_accounts is None or self._last_accounts[0] is not draft:
+        if self._last_budgets is None or self._last_budgets[0] is not draft:
             spans: dict[int, list[int]] = {
                 o: [] for o, rule in enumerate(self.by_blank) if rule.counts or rule.checks_words
             }
             for item, origin in zip(draft.items, draft.origins, strict=True):
                 if origin in spans:
                     spans[origin].append(item)
-            accounts = {o: self._account_of(draft, o, span) for o, span in spans.items()}
-            self._last_accounts = draft, accounts
-            self._last_growth = {o: account.growth(self.by_blank[o]) for o, account in accounts.items()}
+            budgets = {o: self._budget_of(draft, o, span) for o, span in spans.items()}
+            self._last_budgets = draft, budgets
+            self._last_growth = {o: budget.growth(self.by_blank[o]) for o, budget in budgets.items()}
             self._total_growth = sum(self._last_growth.values())
-        return self._last_accounts[1]
+        return self._last_budgets[1]
 
-    def _account_of(self, draft: Draft, origin: int, span: list[int]) -> SpanBudget:
+    def _budget_of(self, draft: Draft, origin: int, span: list[int]) -> SpanBudget:
         rule = self.by_blank[origin]
         tokens = [item for item in span if item != BLANK]
         phrases = [rule.required[i].tokens for i in draft.missing[origin]]
@@ -246,7 +248,7 @@ class Rules:
 
     def _room_beside(self, draft: Draft, origin: int) -> int:
         """By how much the canvas may grow, with room kept for what other blanks still must take."""
-        self._accounts(draft)
+        self._budgets(draft)
         return self.max_length - len(draft.items) - self._total_growth + self._last_growth.get(origin, 0)
 
     def check_room(self, draft: Draft) -> None:
@@ -261,10 +263,11 @@ class Rules:
     # --- Required words: what an action writes of them ---------------------------------------------------------
 
     def advance(self, draft: Draft, open_blank: OpenBlank, token: int, side: int, log_prob: float) -> Draft:
-        """The next draft, with its account of required words."""
+        """The next draft, with what is left of its required words."""
         position = draft.blanks[open_blank.blank]
         left, right = SIDES[side]
-        missing, tail = draft.missing, ()
+        missing = draft.missing
+        tail: tuple[int, ...] = ()
         if draft.pending:
             tail = draft.pending[1][1:]
         elif open_blank.words is not None:
@@ -300,11 +303,8 @@ class Rules:
         if tail is None and not rule.checks_words and not self._checks_words:
             return True
         starts_word = bool(self.tokenizer.starts_word[token])
-        after = None
-        if tail is not None or rule.checks_words:
-            phrase_rest = None if tail is None else len(tail)
-            after = self._account(draft, origin).after(starts_word, side, self._leads(draft, position), phrase_rest)
         if tail is not None:
+            after = self._budget_after(draft, position, starts_word, side, len(tail))
             room = self._room_beside(draft, origin) - left - right
             if (tail and not right) or not after.keepable(rule, room):
                 return False
@@ -313,82 +313,31 @@ class Rules:
         items = draft.items[:position] + (BLANK,) * left + (token,) + (BLANK,) * right + draft.items[position + 1 :]
         origins = draft.origins[:position] + (origin,) * (left + 1 + right) + draft.origins[position + 1 :]
         at = position + left
-        if self._checks_words and not self._words_allowed(items, origins, at):
+        if self._checks_words and not self.spelling.allows(items, origins, at):
             return False
         if not rule.checks_words:
             return True
-        if tail is None and not left and not starts_word and self._ends_required(draft.items, draft.origins, position):
-            return False  # it would go on a required word
+        if (
+            tail is None
+            and not left
+            and not starts_word
+            and self.spelling.ends_required(draft.items, draft.origins, position)
+        ):
+            return False  # it would continue a required word
         if rule.max == math.inf:
             return True
-        # A blank after a word that cannot go on takes a new word: count those against the maximum.
+        after = self._budget_after(draft, position, starts_word, side, None if tail is None else len(tail))
+        # A blank after a word that cannot continue takes a new word: count those against the maximum.
         wanting = sum(
-            not (tail and i == at + 1) and not self._can_go_on(items, origins, i)
+            not (tail and i == at + 1) and not self.spelling.can_continue(items, origins, i)
             for i, item in enumerate(items)
             if item == BLANK and origins[i] == origin
         )
         further = after.phrase_units + max(0, wanting - (after.phrases - bool(tail)))
         return after.units + further <= rule.max
 
-    def _words_allowed(self, items: tuple[int, ...], origins: tuple[int, ...], at: int) -> bool:
-        """Of the words around the new token, each is allowed by the rule of every blank that it has a part of."""
-        for start, end in self._words_around(items, at):
-            if start > 0 and items[start - 1] == BLANK and not self.tokenizer.starts_word[items[start]]:
-                continue  # its beginning is not known yet
-            complete = end == len(items) or items[end] != BLANK
-            for origin in set(origins[start:end]) - {-1}:
-                rule = self.by_blank[origin]
-                if complete and (rule.banned or rule.only):
-                    spelt = self.tokenizer.decode(items[start:end]).strip()
-                    forms = {spelt.casefold(), bare_word(spelt)}
-                    if forms & rule.banned or (rule.only and not forms & rule.only):
-                        return False
-                elif rule.only and items[start:end] not in rule.only_prefixes:
-                    return False
-                elif rule.only and origins[end] != origin and not self._is_only_word(items[start:end], rule):
-                    return False  # what is left open beside it belongs to another blank: the word must be whole here
-        return True
-
-    def _is_only_word(self, tokens: tuple[int, ...], rule: Rule) -> bool:
-        return bool({bare_word(self.tokenizer.decode(tokens).strip())} & rule.only)
-
-    def _can_go_on(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int) -> bool:
-        """Whether a blank may begin with a token that continues the word before it."""
-        rule = self.by_blank[origins[blank]]
-        if blank == 0 or origins[blank - 1] != origins[blank] or self._ends_required(items, origins, blank):
-            return False
-        if not rule.only:
-            return True
-        start, end = self._words_around(items, blank - 1)[0]
-        return any(len(p) > end - start and p[: end - start] == items[start:end] for p in rule.only_prefixes)
-
-    def _ends_required(self, items: tuple[int, ...], origins: tuple[int, ...], end: int) -> bool:
-        """Whether a whole required phrase stands right before ``end``, written into the same blank."""
-        for phrase in self.by_blank[origins[end]].required:
-            for spelling in (phrase.tokens, phrase.unspaced):
-                start = end - len(spelling or ())
-                if spelling and items[max(0, start) : end] == spelling and origins[start] == origins[end]:
-                    return True
-        return False
-
-    def _words_around(self, items: tuple[int, ...], at: int) -> list[tuple[int, int]]:
-        """[start, end) of the word that holds the token at ``at`` and of its neighbours, as far as they are known."""
-        starts_word = self.tokenizer.starts_word
-
-        def word_start(i: int) -> int:
-            while i > 0 and not starts_word[items[i]] and items[i - 1] != BLANK:
-                i -= 1
-            return i
-
-        def word_end(i: int) -> int:
-            while i < len(items) and items[i] != BLANK and not starts_word[items[i]]:
-                i += 1
-            return i
-
-        start, end = word_start(at), word_end(at + 1)
-        words = [(start, end)]
-        if start > 0 and items[start - 1] != BLANK:
-            words.append((word_start(start - 1), start))
-        if end < len(items) and items[end] != BLANK:
-            words.append((end, word_end(end + 1)))
-        return words
+    def _budget_after(
+        self, draft: Draft, position: int, starts_word: bool, side: int, phrase_rest: int | None
+    ) -> SpanBudget:
+        budget = self._budget(draft, draft.origins[position])
+        return budget.after(starts_word, side, self._leads(draft, position), phrase_rest)

@@ -11,7 +11,8 @@ from blanklm.core.canvas import Action
 from blanklm.core.special import BLANK
 
 Missing = tuple[tuple[int, ...], ...]  # by blank of the first canvas: which of its required phrases are missing
-Pending = tuple[int, tuple[int, ...]]  # where a phrase goes on, and the tokens that remain
+Pending = tuple[int, tuple[int, ...]]  # where a phrase continues, and the tokens that remain
+History = tuple["History | None", int, int, bool, bool, float]  # before, blank, token, left, right, log-probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Draft:
     pending: Pending | None = None
     log_prob: float = 0.0  # of all the trajectories merged into this draft
     path_log_prob: float = 0.0  # of the one in ``history``, the most probable of them
-    history: tuple | None = None  # (history before, blank, token, left, right, log-probability)
+    history: History | None = None
     steps: int = 0
 
     @classmethod
@@ -78,7 +79,9 @@ class Draft:
 
     def actions(self) -> tuple[list[Action], list[float]]:
         """The actions of the most probable trajectory, first to last, and their log-probabilities."""
-        actions, log_probs, history = [], [], self.history
+        actions: list[Action] = []
+        log_probs: list[float] = []
+        history = self.history
         while history is not None:
             history, blank, token, left, right, log_prob = history
             actions.append(Action(blank, token, left, right))

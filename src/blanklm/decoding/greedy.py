@@ -21,7 +21,7 @@ from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import NO_REPEAT_WITHIN
 from blanklm.decoding.constraint import Rule
-from blanklm.decoding.draft import Draft
+from blanklm.decoding.draft import Draft, History
 from blanklm.decoding.request import Request
 
 WORD_SCORES_AT_ONCE = {"cpu": 2**25, "cuda": 2**30}  # blanks times vocabulary
@@ -49,7 +49,7 @@ def _only_lengths(rule: Rule) -> bool:
 def fill_greedily(
     policy: Scorer, texts: Sequence[Request], order: str = "confident", threshold: float = 0.0
 ) -> list[Draft | None]:
-    """A finished draft for each text, an unfinished one where it was given up, None where lengths led into a dead end.
+    """Return a finished draft for each text, an unfinished one if it was given up, None if lengths led to a dead end.
 
     ``order`` is one of ``search.ORDERS``, or "parallel": then every blank whose best action has a probability of at
     least ``threshold`` acts in a pass, and the most confident one in any case.
@@ -77,8 +77,8 @@ def _groups(texts: Sequence[Request], policy: Scorer) -> Iterator[Sequence[Reque
 @lru_cache(maxsize=16)
 def vocabulary_masks(tokenizer: Tokenizer, device: torch.device) -> tuple[Tensor, Tensor]:
     """[V] each: which tokens start a word, and which are never written."""
-    masks = (tokenizer.starts_word, tokenizer.never_written)
-    return tuple(torch.from_numpy(mask).to(device) for mask in masks)
+    starts_word, never_written = tokenizer.starts_word, tokenizer.never_written
+    return torch.from_numpy(starts_word).to(device), torch.from_numpy(never_written).to(device)
 
 
 @lru_cache(maxsize=16)
@@ -315,7 +315,7 @@ class _Drafts:
         return len(self.text) > 0
 
     def _put_away(self, dead_ends: Tensor, given_up: Tensor | None = None) -> None:
-        """Go on without the drafts that are finished, stuck or given up."""
+        """Set aside the drafts that are finished, stuck or given up."""
         done = ~(self.items == BLANK).any(1)  # [N]
         done[dead_ends] = True
         if given_up is not None:
@@ -334,7 +334,7 @@ class _Drafts:
             self.items, self.origins = self.items[:, :width], self.origins[:, :width]
 
     def _to_drafts(self) -> list[Draft | None]:
-        """The history of each text, put together from the records of all passes."""
+        """Assemble the draft of each text from the records of all passes."""
         actions: list[list[tuple]] = [[] for _ in self.texts]
         for record, log_probs in zip(self.written, self.log_probs, strict=True):
             for text, *action in zip(*record.tolist(), log_probs.tolist(), strict=True):
@@ -356,8 +356,9 @@ class _Drafts:
 
 
 def _draft(text: Request, items: Sequence[int], origins: Sequence[int], actions: Sequence[Sequence]) -> Draft:
-    """A draft from what stands on it and the actions that led there: (blank, token, left, right, log-probability)."""
-    history, total = None, 0.0
+    """Build a draft from its items and the actions that led there: (blank, token, left, right, log-probability)."""
+    history: History | None = None
+    total = 0.0
     for blank, token, left, right, log_prob in actions:
         history = (history, blank, token, bool(left), bool(right), log_prob)
         total += log_prob

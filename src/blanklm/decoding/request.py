@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
-from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
+from blanklm.core.canvas import Canvas, Fill, Trajectory
 from blanklm.core.special import BLANK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
@@ -82,6 +82,6 @@ class Request:
         blanks = iter(() if tokenizer.words_have_parts else self.template.blanks)  # whose lengths are in words
         items = [next(blanks, Blank()) if i == BLANK else tokenizer.token_text(i) for i in self.ids]
         actions, log_probs = draft.actions()
-        readable = [Action(a.blank, tokenizer.token_text(a.token), a.left, a.right) for a in actions]
+        readable = [replace(action, token=tokenizer.token_text(cast(int, action.token))) for action in actions]
         start = Canvas(tuple(items), separator=" " if tokenizer.kind in ("word", "wordpiece") else "")
         return Trajectory.follow(start, readable, log_probs)

@@ -24,9 +24,9 @@ REDRAWS = 16  # how often a sample that ran into a dead end is begun again
 def sample(
     policy: Scorer, texts: Sequence[Request], options: SampleOptions, numbers: Sequence[int] | None = None
 ) -> list[list[Draft]]:
-    """``n`` independent draws for each text, in the order drawn; none for a text that is given up.
+    """Draw ``n`` independent samples of each text, in the order drawn; none for a text that is given up.
 
-    Each draw has a random stream of its own, seeded by (seed, number of the text, number of the draw), so it does
+    Each draw has its own random stream, seeded by (seed, number of the text, number of the draw), so it does
     not depend on what else is in the batch. ``numbers`` are those of the texts, 0, 1, ... by default.
     A draft's probability is that under the model, whatever the temperature.
     """
@@ -73,7 +73,7 @@ class HostScores:
         return cls(view, *(array.cpu().numpy() for array in arrays))
 
 
-Drawing = Generator[tuple[int, int], np.ndarray, Candidate | None]
+Drawing = Generator[tuple[int, int], np.ndarray | None, Candidate | None]
 
 
 def _in_step(view: ScoredDrafts, drawing: Sequence[Drawing]) -> list[Candidate | None]:
@@ -111,6 +111,7 @@ def _draw(host: HostScores, rows: list[int], options: SampleOptions, stream: np.
     while np.isfinite(log_p).any():
         word = _pick(_truncate(log_p, options), options.temperature, stream)
         log_sides = yield row, word  # [4]
+        assert log_sides is not None
         kind = int(host.starts_word[word])
         open_sides = [
             s for s in range(4) if open_blank.sides[kind, s] and text.rules.accepts(draft, open_blank, word, s)

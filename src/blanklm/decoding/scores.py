@@ -37,7 +37,7 @@ class Candidate:
 def best_candidates(
     policy: Scorer, drafts: Sequence[tuple[Request, Draft]], need: int, order: str
 ) -> Iterator[list[Candidate]]:
-    """For each draft, its ``need`` most probable actions (fewer where there are no more), best first."""
+    """Find the ``need`` most probable actions of each draft, best first; fewer if there are no more."""
     for view in views(policy, drafts):
         chosen = view.choose(order)
         found = view.top_actions([row for rows in chosen for row in rows], need, with_blank=order == "model")
@@ -69,8 +69,7 @@ def views(policy: Scorer, drafts: Sequence[tuple[Request, Draft]]) -> Iterator[S
 
 
 def score(policy: Scorer, canvases: Sequence[Sequence[int]]) -> Scores:
-    """The policy's scores of canvases given as lists of ids; those that are alike, as the first of all samples are of
-    a text, are read once."""
+    """Score canvases given as lists of ids; equal ones, such as the first of all samples of a text, are read once."""
     read = {canvas: i for i, canvas in enumerate(dict.fromkeys(map(tuple, canvases)))}
     ids, lengths = pad(list(read))
     scores = policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
@@ -195,7 +194,7 @@ class ScoredDrafts:
         self, row: int, ranked: list[float], places: list[int], words: list[int], need: int
     ) -> list[Candidate]:
         text, draft = self.group[self.owner[row]]
-        open_blank, candidates = self.open_blanks[row], []
+        open_blank, candidates = self.open_blanks[row], list[Candidate]()
         for log_prob, place in zip(ranked, places, strict=True):
             if log_prob == -math.inf or len(candidates) == need:
                 break

@@ -1,9 +1,10 @@
-"""Attention over packed sequences, and what it may cache."""
+"""Attention over packed sequences, and caches of keys and values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from blanklm.models.encoder import Encoder, EncoderLayer
 
 
+class LayerCache(Protocol):
+    """What a layer's attention asks of a cache."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor: ...
+
+
+class Cache(Protocol):
+    @property
+    def layers(self) -> Sequence[LayerCache]: ...
+
+
 class KVCache:
     """Keys and values of a causal encoder, so that one more symbol costs the work of one symbol.
 
@@ -23,7 +35,7 @@ class KVCache:
     """
 
     def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
-        self.layers = [LayerKVCache(layer, sequences, longest) for layer in encoder.layers]
+        self.layers = [LayerKVCache(layer, sequences, longest) for layer in encoder.encoder_layers]
 
 
 def one_token_step(sequence: Tensor, position: Tensor, longest: int) -> Packing:
@@ -86,8 +98,8 @@ class LayerFrozenWindow:
         place = packing.sequence, packing.position
         keys, values = self.read.keys[self.of], self.read.values[self.of]  # [R, L, H, d/H] each
         keys[place], values[place] = k, v
-        stretch = packing.starts[:-1][packing.sequence]  # [N] where its stretch begins among all
-        column = torch.arange(len(q), device=q.device) - stretch  # [N] its place in the stretch
+        window = packing.starts[:-1][packing.sequence]  # [N] where its window begins among all
+        column = torch.arange(len(q), device=q.device) - window  # [N] its place in the window
         queries = q.new_zeros(len(packing), packing.longest, *q.shape[1:])  # [R, n, H, d/H]
         queries[packing.sequence, column] = q
         inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]
@@ -99,7 +111,7 @@ class LayerFrozenWindow:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     """Attention within each packed sequence; q, k, v and the answer are [T, H, d/H]."""
-    if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass would be several times slower
+    if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass is several times slower
         with torch.autocast(q.device.type, enabled=False):
             return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
     if isinstance(packing, ContextPacking):
@@ -130,19 +142,21 @@ def _has_packed_kernel(q: Tensor) -> bool:
 def _attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    window = {"window_size": (-1, 0)} if causal else {}
-    return varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, **window)
+    window = (-1, 0) if causal else (-1, -1)
+    attended = varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, window_size=window)
+    assert isinstance(attended, Tensor)
+    return attended
 
 
 def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
     contexts = len(packing.contexts.sequence)  # symbols
-    among = attend(*(part[:contexts] for part in (q, k, v)), packing.contexts, causal=False)
+    among = attend(q[:contexts], k[:contexts], v[:contexts], packing.contexts, causal=False)
     keys, values = (part.index_select(0, packing.source) for part in (k, v))  # [S, H, d/H]
     return torch.cat((among, attend_to(q[contexts:], packing.after, keys, values, packing.read)))
 
 
 def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """Within rows of several short sequences: a mask keeps them apart."""
+    """Attend within rows of several short sequences: a mask keeps them apart."""
     row = next(size for size in ROWS if size == packing.row)  # the same number, but a constant to a compiler
     q, k, v = (part.unflatten(0, (-1, row)).transpose(1, 2) for part in (q, k, v))  # [R, H, S, d/H]
     sequence, position = (part.view(-1, row) for part in (packing.sequence, packing.position))  # [R, S]
@@ -156,7 +170,7 @@ def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool
 
 
 def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-    """The same where there is no kernel for packed sequences: pad, attend, and take the padding out again."""
+    """Attend without a kernel for packed sequences: pad, attend, and remove the padding."""
     batch, longest = len(packing), packing.longest
     if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
         q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]

@@ -1,7 +1,7 @@
-"""A pretrained encoder of the Hugging Face Hub in place of our own: BERT, RoBERTa, ModernBERT, MPNet and their kin.
+"""A pretrained encoder of the Hugging Face Hub in place of our own: BERT, RoBERTa, ModernBERT, MPNet and similar.
 
     backbone = Pretrained.load("answerdotai/ModernBERT-base")
-    model = BLM.on(backbone, backbone.tokenizer())  # or a tokenizer trained anew
+    model = BLM.on(backbone, backbone.tokenizer())  # or with a new tokenizer
 
 A saved model needs neither the Hub nor the folder it came from: the encoder's settings are in its config.json and all
 weights in its model.safetensors.
@@ -56,7 +56,7 @@ class BackboneConfig:
 
     def build(self, causal: bool = False) -> Backbone:
         if causal:
-            raise BlankLMError("a backbone reads the whole canvas at once: a left-to-right model needs our own encoder")
+            raise BlankLMError("a backbone is bidirectional: a left-to-right model needs blanklm's own encoder")
         return Backbone(self)
 
 
@@ -68,7 +68,7 @@ class Backbone(nn.Module):
         transformers = hugging_face()
         settings = config.settings | {"vocab_size": 1 + (config.settings.get("pad_token_id") or 0)}
         known = transformers.AutoConfig.for_model(**settings)
-        # Padding is skipped by a mask; kernels and compilation of the library's own would only stand in the way.
+        # Padding is skipped by a mask; the library's own kernels and compilation are not needed.
         plain = {"attn_implementation": "sdpa"} if known.model_type == "modernbert" else {}
         known.reference_compile = False
         self.layers = _bare(transformers.AutoModel.from_config(known, **plain))
@@ -94,7 +94,7 @@ class Pretrained:
     """An encoder as it was published, with its words."""
 
     config: BackboneConfig
-    layers: nn.Module
+    layers: Any  # a transformers model
     vectors: Tensor  # [old V, d] its embedding
     words: Any  # its tokenizer (transformers), or None where none was published with it
 
@@ -147,7 +147,7 @@ class Pretrained:
                 "the backbone's tokenizer is neither WordPiece nor byte-level BPE: train one with --tokenizer bpe"
             ) from None
 
-    def initialise(self, model: nn.Module, tokenizer: Tokenizer) -> None:
+    def initialise(self, model: Any, tokenizer: Tokenizer) -> None:
         """Give a new model the pretrained layers, and each of its words the vector of that word."""
         with torch.no_grad():
             model.encoder.layers.load_state_dict(_bare(self.layers).state_dict())
@@ -178,28 +178,28 @@ class Pretrained:
             if theirs is not None:
                 vectors[ours] = self.vectors[theirs]
         try:
-            alike = self.tokenizer().kind == tokenizer.kind
+            same_kind = self.tokenizer().kind == tokenizer.kind
         except BlankLMError:
-            alike = False
+            same_kind = False
         for i in range(len(SPECIAL_TOKENS), len(tokenizer)):
             token, text = tokenizer.token(i), tokenizer.token_text(i)
-            if alike and token in self._ids:
+            if same_kind and token in self._ids:
                 vectors[i] = self.vectors[self._ids[token]]
             elif "�" not in text and (ids := words.encode(text, add_special_tokens=False)):
                 vectors[i] = self.vectors[ids].mean(0)
         return vectors
 
 
-def _bare(layers: nn.Module) -> nn.Module:
-    """Without its word vectors, which the BLM keeps, and without a pooler, which it has no use for."""
+def _bare(layers: Any) -> Any:
+    """Remove the word vectors, which the BLM keeps itself, and the pooler, which it does not use."""
     layers.set_input_embeddings(nn.Identity())
     if hasattr(layers, "pooler"):
         layers.pooler = None
     return layers
 
 
-def _longest(layers: nn.Module) -> int:
-    """How many tokens have a position, the two symbols around them apart."""
+def _longest(layers: Any) -> int:
+    """Count the tokens that have a position, without the two symbols around them."""
     positions = getattr(getattr(layers, "embeddings", None), "position_embeddings", None)
     if positions is None:
         return layers.config.max_position_embeddings - 2
@@ -208,7 +208,7 @@ def _longest(layers: nn.Module) -> int:
 
 
 def hugging_face() -> Any:
-    """The transformers library, where it is installed."""
+    """Import the transformers library, or say how to install it."""
     try:
         import transformers
     except ImportError:

@@ -1,4 +1,4 @@
-"""The Blank Language Model: p(b, w, l, r | c) in three parts (Section 3), trained on the bound of Eq. 8."""
+"""The Blank Language Model: p(b, w, l, r | c) in three parts (Eq. 1-4), trained on the bound of Eq. 8."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ class BLMConfig:
 
     def __post_init__(self) -> None:
         if self.max_length < 1:
-            raise BlankLMError(f"the longest text has at least 1 token, not {self.max_length}")
+            raise BlankLMError(f"`max_length` must be at least 1, not {self.max_length}")
         if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
             raise BlankLMError(f"the backbone takes at most {self.encoder.longest} tokens, not {self.max_length}")
 
 
 @register("blm", BLMConfig)
 class BLM(Model):
+    config: BLMConfig
+    not_words: Tensor  # [V] -inf for what is never a word
+    edges: Tensor  # [V, 2]
     product = "fill"
-    reads_context = True  # texts may come with tokens that are given
+    reads_context = True
 
     def __init__(self, config: BLMConfig) -> None:
         super().__init__()
@@ -69,39 +72,39 @@ class BLM(Model):
 
     @classmethod
     def on(cls, backbone: Pretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
-        """A BLM that starts from pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
+        """Build a BLM on pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
         settings = {"max_length": min(512, backbone.config.longest)} | settings
         model = cls(BLMConfig(len(tokenizer), backbone.config, **settings))
         backbone.initialise(model, tokenizer)
         model.edges.copy_(torch.from_numpy(tokenizer.edges))
         return model
 
-    # --- The three parts of p(b, w, l, r | c) ---------------------------------------------------------------------
+    # --- Eq. 1, p(b, w, l, r | c), in three parts -------------------------------------------------------------------
 
     def encode(self, canvas: Tensor, packing: Packing) -> Tensor:
         """Packed canvases [T] -> z [T, d]."""
         return self.encoder(drop_words(self.embedding, canvas, self.config.encoder.word_dropout), packing)
 
     def log_p_blank(self, z: Tensor, canvas: Tensor, canvases: int) -> Tensor:
-        """Choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says whose they are."""
+        """Eq. 2, choose a blank: softmax of u^T z [K] over the blanks of each canvas; ``canvas`` [K] says which."""
         return grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, canvases)
 
     def word_logits(self, z: Tensor) -> Tensor:
-        """Predict a word: W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
+        """Eq. 3, predict a word: the logits W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
         return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
-        """MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
+        """Eq. 4, new blanks: MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
 
     def apply_temperature(self, temperature: float) -> None:
-        """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them.
+        """Fold a ``temperature`` into the logits of words: a model that has overfitted is overconfident in them.
 
-        Words, blanks and sides are read off z. So z is divided, and what reads blanks and sides makes up for it.
+        Words, blanks and sides are read off z. So z is divided, and the weights that read blanks and sides multiplied.
         """
         if not isinstance(self.encoder, Encoder):
-            raise BlankLMError("only a model with layers of its own can be softened, not one on a pretrained backbone")
+            raise BlankLMError("a temperature needs blanklm's own encoder, not a pretrained backbone")
         scale_down_(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
         scale_down_(1 / temperature, self.choose.weight, self.sides_from_blank.weight)
 
@@ -115,22 +118,22 @@ class BLM(Model):
         """log p(b, w, l, r | c) [A] of packed actions."""
         return self.read_out(self.encode(actions.canvas, actions.packing), actions)
 
-    def read_out(self, z: Tensor, actions: PackedActions, *words_from: Any) -> Tensor:
-        """log p(b, w, l, r | c) [A] from the encoded canvases z [T, d]; ``words_from``: what else words come from."""
+    def read_out(self, z: Tensor, actions: PackedActions, *copied_from: Any) -> Tensor:
+        """log p(b, w, l, r | c) [A] from encoded canvases z [T, d]; ``copied_from``: where else words may come from."""
         z_blank = z[actions.blanks]  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
-        log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing))[actions.asked]  # [Q]
-        z_asked = z_blank[actions.asked]  # [Q, d]
-        log_p_word = self.log_p_words(z_asked, actions.row, actions.word, *words_from)  # [A]
+        log_p_blank = self.log_p_blank(z_blank, canvas, len(actions.packing))[actions.queried]  # [Q]
+        z_queried = z_blank[actions.queried]  # [Q, d]
+        log_p_word = self.log_p_words(z_queried, actions.row, actions.word, *copied_from)  # [A]
         sides = 2 * (actions.left > 0) + (actions.right > 0)  # [A]
-        sides_logits = self.sides_logits(self.sides_from_blank(z_asked)[actions.row], actions.word)  # [A, 4]
+        sides_logits = self.sides_logits(self.sides_from_blank(z_queried)[actions.row], actions.word)  # [A, 4]
         log_p_sides = sides_logits.log_softmax(1).gather(1, sides[:, None]).squeeze(1)  # [A]
         return log_p_blank[actions.row] + log_p_word + log_p_sides
 
     def log_p_words(self, z: Tensor, row: Tensor, word: Tensor) -> Tensor:
         """log p(w) [A] of each ``word`` [A] at the blank z[row]: one row of the vocabulary per blank z [Q, d].
 
-        A large vocabulary is gone through in parts, which the backward pass computes anew instead of keeping.
+        A large vocabulary is read in chunks, which the backward pass recomputes instead of storing.
         """
         if self.config.vocabulary <= WORDS_AT_ONCE:
             logits = self.word_logits(z)  # [Q, V]
@@ -149,8 +152,8 @@ class BLM(Model):
         log_probs[actions.text, actions.position] = self.log_probs(actions)
         return log_probs
 
-    def prepare(self, batch: Batch) -> Drawn:
-        """Algorithm 1, lines 4-7: draw t and the shown positions of each text; the canvas and its target actions."""
+    def prepare(self, batch: Batch) -> Any:
+        """Algorithm 1, lines 4-7: draw t and the shown positions of each text; make its canvas and target actions."""
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, given=batch.given)
         written = batch.lengths if batch.given is None else batch.lengths - batch.given  # [B]
         shown = show_first(ranks, written, batch.fractions)  # [B, L]
@@ -158,16 +161,16 @@ class BLM(Model):
         weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
         actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
-        return Drawn(actions, weight, written, concealed.hidden.sum(1), log_orders)
+        return BLMTargets(actions, weight, written, concealed.hidden.sum(1), log_orders)
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        """[B, L] the probability that an order which has left ``hidden`` continues at each position, times n - t."""
+        """[B, L] n - t times the probability that an order which has left ``hidden`` continues at each position."""
         return next_in_words(hidden, words_of(tokens, self.edges)) if self.config.whole_words else hidden.long()
 
     def orders(
         self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A random order of each text, as the rank [B, L] of each position, and - log of its probability [B]."""
+        """Draw an order of each text: the rank [B, L] of each position, and - log of the order's probability [B]."""
         if not self.config.whole_words:
             return uniform_orders(seeds, lengths, tokens.shape[1], given)
         if given is not None:
@@ -178,21 +181,21 @@ class BLM(Model):
         log_orders = torch.lgamma(lengths + 1.0) - torch.lgamma(in_word + 1.0).sum(1)  # n! / (n_1! n_2! ...)
         return whole_word_ranks(seeds, lengths, word), log_orders
 
-    def loss(self, drawn: Drawn) -> Tensor:
+    def loss(self, prepared: Any) -> Tensor:
         """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""
-        return self.loss_of(self.log_probs(drawn.actions), drawn)
+        return self.loss_of(self.log_probs(prepared.actions), prepared)
 
-    def loss_of(self, log_probs: Tensor, drawn: Drawn) -> Tensor:
-        """The same from the log p [A] of the actions."""
-        log_probs = log_probs * drawn.weight  # [A]
-        total = log_probs.new_zeros(len(drawn.lengths)).index_add(0, drawn.actions.text, log_probs)  # [B]
-        return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
+    def loss_of(self, log_probs: Tensor, targets: BLMTargets) -> Tensor:
+        """Eq. 8 of each text [B] from the log p [A] of the actions."""
+        log_probs = log_probs * targets.weight  # [A]
+        total = log_probs.new_zeros(len(targets.lengths)).index_add(0, targets.actions.text, log_probs)  # [B]
+        return bound(total, targets.lengths, targets.hidden, targets.log_orders)
 
     # --- Decoding: all actions ------------------------------------------------------------------------------------
 
     @torch.inference_mode()
     def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> BLMScores:
-        """All blanks of all canvases [B, L] in one pass."""
+        """Score all blanks of all canvases [B, L] in one pass."""
         packing = Packing.best_for(lengths, longest, on_gpu=lengths.is_cuda)
         blanks = packing.places(canvases == BLANK)  # [K]
         z_blank = self.encode(packing.lay(canvases), packing)[blanks]  # [K, d]
@@ -205,14 +208,14 @@ class BLM(Model):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class BLMTargets:
     """What the loss of a batch needs: the actions on the canvases drawn for it."""
 
     actions: PackedActions
-    weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 where all orders are alike
-    lengths: Tensor  # [B] n, without what is given
+    weight: Tensor  # [A] how many of the n - t hidden tokens an action stands for: 1 for uniform orders
+    lengths: Tensor  # [B] n, without context
     hidden: Tensor  # [B] n - t
-    log_orders: Tensor  # [B] - log of the order's probability: log n! where all are alike
+    log_orders: Tensor  # [B] - log of the order's probability: log n! for uniform orders
 
 
 @dataclass(frozen=True)

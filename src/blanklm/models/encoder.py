@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
-from blanklm.models.attention import KVCache, LayerKVCache, attend
+from blanklm.models.attention import Cache, LayerCache, attend
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class EncoderConfig:
     feedforward: int
     dropout: float = 0.1  # of the input and of each sub-layer's output
     hidden_dropout: float = 0.0  # inside the feed-forward sub-layers
-    output_dropout: float = 0.0  # of the vectors that the encoder answers with
-    word_dropout: float = 0.0  # the share of shown words that a model does not get to see in training
+    output_dropout: float = 0.0  # of the vectors that the encoder returns
+    word_dropout: float = 0.0  # the share of shown words whose vectors are zeroed in training
 
     def __post_init__(self) -> None:
         for name in ("dropout", "hidden_dropout", "output_dropout", "word_dropout"):
@@ -61,20 +61,27 @@ class Encoder(nn.Module):
     are not dropped, since kernels for packed sequences cannot.
     """
 
+    cos: Tensor  # [TABULATED, 1, d/H / 2]
+    sin: Tensor
+
     def __init__(self, config: EncoderConfig, causal: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
         self.output_dropout = Dropout(config.output_dropout)
-        # Angles by position, looked up: computed in place, a compiler would compute them anew in every layer.
+        # Angles by position, looked up: computed in place, a compiler would recompute them in every layer.
         cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.head_width = config.width // config.heads
 
-    def forward(self, vectors: Tensor, packing: Packing, memory: KVCache | None = None) -> Tensor:
-        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``memory``, they may go on with sequences read before."""
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
+
+    def forward(self, vectors: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
+        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
         if packing.longest <= TABULATED:
             rotary = self.cos[packing.position], self.sin[packing.position]
         else:
@@ -83,7 +90,7 @@ class Encoder(nn.Module):
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
         for number, layer in enumerate(self.layers):
-            z = layer(z, rotary, packing, memory and memory.layers[number])
+            z = layer(z, rotary, packing, cache and cache.layers[number])
         return self.output_dropout(self.norm(z))
 
 
@@ -91,7 +98,7 @@ class Encoder(nn.Module):
 def scale_down_(temperature: float, *parts: Tensor) -> None:
     """Divide ``parts`` of a model by a ``temperature``, in place."""
     if not 0 < temperature < float("inf"):
-        raise BlankLMError(f"a temperature is a number above 0, not {temperature}")
+        raise BlankLMError(f"the temperature must be above 0, not {temperature}")
     for part in parts:
         part /= temperature
 
@@ -110,21 +117,21 @@ class EncoderLayer(nn.Module):
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
     def forward(
-        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, memory: LayerKVCache | None = None
+        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, cache: LayerCache | None = None
     ) -> Tensor:
         total, width = z.shape
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
         q, k = rotate(q, rotary), rotate(k, rotary)
-        read = memory.attend(q, k, v, packing) if memory else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
+        read = cache.attend(q, k, v, packing) if cache else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
         z = z + self.dropout(self.attention_out(read.reshape(total, width)))
         inner = self.hidden_dropout(F.gelu(self.feedforward_in(self.feedforward_norm(z))))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
 
 
 class Dropout(nn.Dropout):
-    """Randomness is what it costs. Where layers are compiled it comes from a hash: a compiler's own generator works
-    longer on each number than the memory on all else that its kernel does. On a CPU one number serves four places."""
+    """Dropout with cheap random numbers: under ``torch.compile`` a hash of the index, because Inductor's RNG makes the
+    kernel compute-bound; on a CPU, one 64-bit draw per four elements."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and self.p:
@@ -190,7 +197,7 @@ def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def initialise(module: nn.Module) -> None:
-    """How every model's matrices begin: small and random."""
+    """Initialise matrices with small random numbers, biases with zeros."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,10 +1,12 @@
-"""What a model begins from, where small random numbers would keep it at the frequencies of words for long.
+"""Initialisation that shortens the first plateau of training from scratch.
 
-A BLM learns little else until two things are there together: words as probable as they are frequent, and heads that
-read what stands beside a blank.
+A BLM learns little more than word frequencies until it has two things together: output biases at the log frequencies of
+words, and heads that read the neighbours of a blank. Both are given to it at the start.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,16 +14,20 @@ from torch import Tensor, nn
 
 from blanklm.models.encoder import EncoderLayer, frequencies
 
-SHARPNESS = 3.0  # of heads that begin at a neighbour: it has some 0.6 of their attention then
-NEAR = 0.1  # radians a symbol: slower angles are alike for all that is near
+SHARPNESS = 3.0  # of heads on a neighbour, which then has some 0.6 of their attention
+SLOWEST_ANGLE = 0.1  # radians per position: slower angles hardly tell neighbours apart
+
+
+class HasWordBias(Protocol):
+    word_bias: nn.Parameter  # [V]
 
 
 @torch.no_grad()
-def init_bias_from_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
-    """Have each word begin as probable as it is frequent in ``tokens``; what is not there, as half as frequent as once.
+def init_bias_from_frequencies(model: HasWordBias, tokens: np.ndarray) -> None:
+    """Set output biases to the log frequencies of words in ``tokens``; a word that is not there counts half.
 
-    A bias moves by no more than the learning rate a step and has some ten nats to go. Until then frequencies are told
-    by the vectors, which become alike for all rare words and which dropout makes noise of.
+    A bias moves by at most the learning rate per step and has some ten nats to go. Until then frequencies are encoded
+    in the vectors, which makes those of rare words similar and exposes them to dropout.
     """
     counts = np.bincount(tokens, minlength=len(model.word_bias)).astype(float)
     counts[counts == 0] = min(0.5, counts.mean()) or 1.0  # few tokens say little of what is rare
@@ -30,17 +36,17 @@ def init_bias_from_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
 
 @torch.no_grad()
 def init_heads_on_neighbours(layer: EncoderLayer) -> None:
-    """Have the heads of a layer begin by reading the symbol before, or, every other one, the symbol after.
+    """Initialise the heads of a layer to read the previous symbol or, every other head, the next one.
 
-    A blank holds nothing of what stands around it. From random weights, heads have to find out where to look and what
-    to take from there, and neither is of use without the other. Here biases alone make queries and keys at first, and
-    say where: turned by their positions, they agree best at a distance of one symbol.
+    A blank's vector says nothing about its surroundings. From random weights, heads must learn both where to look and
+    what to read there, and neither is of use without the other. Here biases alone make the first queries and keys:
+    rotated by their positions, they agree best at a distance of one symbol.
     """
     width = layer.attention_out.weight.shape[0]
     layer.queries_keys_values.weight[: 2 * width] = 0.0
     biases = layer.queries_keys_values.bias.view(3, layer.heads, -1)  # [3, H, d/H]
     frequency = frequencies(biases.shape[2], biases.device)  # [d/H / 2]
-    strength = SHARPNESS * (frequency > NEAR)
+    strength = SHARPNESS * (frequency > SLOWEST_ANGLE)
     ways = back_and_forth(layer.heads).to(biases.device)
     angle = ways[:, None] * frequency  # [H, d/H / 2] by which a key turns while it comes from there
     biases[0] = torch.cat((strength, torch.zeros_like(strength)))

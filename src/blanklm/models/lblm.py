@@ -113,8 +113,8 @@ class LBLM(UniformOrders, Model):
         """The same from the encoded blanks z [K, d]."""
         canvas = actions.packing.sequence[actions.blanks]  # [K]
         log_p_blank = grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
-        blank = actions.asked[actions.row]  # [A]
-        log_p_word = self.word_logits(z[actions.asked]).log_softmax(1)[actions.row, actions.word]  # [A]
+        blank = actions.queried[actions.row]  # [A]
+        log_p_word = self.word_logits(z[actions.queried]).log_softmax(1)[actions.row, actions.word]  # [A]
         queries = self.left_queries(z[blank], actions.word)  # [A, 2 F]
         log_p_left = torch.empty_like(log_p_word)  # [A]
         # Few blanks are long: score the places of short and of long ones apart, so that no row is mostly empty.
@@ -168,7 +168,7 @@ class LBLM(UniformOrders, Model):
         log_p_word = self.word_logits(z).log_softmax(1)  # [K, V]
         words = self.writable.nonzero().squeeze(1)  # [W]
         joint = log_p_word.new_full((len(actions.row), len(self.writable)), -torch.inf)  # [A, V]
-        blank = actions.asked[actions.row]  # [A]
+        blank = actions.queried[actions.row]  # [A]
         for word in words.tolist():
             every = torch.full_like(hides, word)  # [K]
             logits = self.left_logits(self.left_queries(z, every), hides, int(hides.max()))  # [K, longest]

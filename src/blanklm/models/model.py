@@ -21,6 +21,11 @@ class Model(nn.Module):
     reads_context: ClassVar[bool] = False  # whether texts may come with leading tokens that are given
     needs_context: ClassVar[bool] = False  # whether a text by itself means nothing to it
 
+    @property
+    def context(self) -> int | None:
+        """The tokens of context that every text must come with; None: any number, if the model reads context."""
+        return None
+
     def prepare(self, batch: Batch) -> Any:
         """Compute ahead what the loss of a batch needs; needs no weights, so another process may do it."""
         raise NotImplementedError
@@ -42,8 +47,9 @@ class Model(nn.Module):
         for module in self.modules():
             if isinstance(module, EncoderLayer):
                 module.compile(dynamic=True)
-        if hasattr(self, "read_out"):
-            self.read_out = torch.compile(self.read_out, dynamic=True)
+        read_out: Any = getattr(self, "read_out", None)
+        if read_out is not None:
+            vars(self)["read_out"] = torch.compile(read_out, dynamic=True)  # shadows the method
 
     def uncompile_read_out(self) -> None:
         """Undo ``compile_parts`` of the read-out, for a copy that is only evaluated."""

@@ -29,7 +29,7 @@ def register(kind: str, config: type) -> Callable[[type[ModelType]], type[ModelT
 
 
 def find(kind: str) -> tuple[type[Model], type] | None:
-    """The class of a kind of model and that of its config; None if there is no such kind."""
+    """Return the class of a kind of model and that of its config; None for an unknown kind."""
     for module in _modules(kind.replace("-", "_")):
         if kind in _MODELS:
             break

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from blanklm.core.packing import Packing
 from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
-from blanklm.models.blm import BLM, BLMConfig, BLMScores, Drawn
+from blanklm.models.blm import BLM, BLMConfig, BLMScores, BLMTargets
 from blanklm.models.registry import register
 
 
@@ -26,7 +26,7 @@ class StyledBLMConfig(BLMConfig):
 
 
 @dataclass(frozen=True)
-class StyledTargets(Drawn):
+class StyledTargets(BLMTargets):
     """The targets of a BLM with the style of each text."""
 
     styles: Tensor  # [B]
@@ -34,6 +34,8 @@ class StyledTargets(Drawn):
 
 @register("styled-blm", StyledBLMConfig)
 class StyledBLM(BLM):
+    config: StyledBLMConfig
+
     def __init__(self, config: StyledBLMConfig) -> None:
         super().__init__(config)
         self.style = nn.Embedding(config.styles, config.encoder.width)
@@ -68,9 +70,8 @@ class StyledBLM(BLM):
             raise BlankLMError("a model of several styles is trained on texts with a style: use train --task transfer")
         return StyledTargets(**vars(super().prepare(batch)), styles=batch.styles)
 
-    def loss(self, targets: Drawn) -> Tensor:
+    def loss(self, targets: StyledTargets) -> Tensor:
         """Return Eq. 8 of each text, given its style [B]."""
-        assert isinstance(targets, StyledTargets)
         actions = targets.actions
         style = targets.styles[actions.packing.sequence]  # [T]; padding at the end of a row takes the last text's style
         z = self.encoder(self.embedding(actions.canvas) + self.style(style), actions.packing)  # [T, d]

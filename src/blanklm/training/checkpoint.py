@@ -60,7 +60,8 @@ def save(
         "about": about or {},
     }
     weights = model.state_dict() if weights is None else weights
-    stored, tied = {}, _tied(weights)
+    stored: dict[str, torch.Tensor] = {}
+    tied = _tied(weights)
     for name, tensor in weights.items():
         if name not in tied:
             stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
@@ -76,7 +77,9 @@ def save(
 def load(folder: Path) -> Checkpoint:
     """The model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
     config = read_config(folder)
-    model_class, config_class = registry.find(config["kind"])
+    known = registry.find(config["kind"])
+    assert known is not None  # read_config has looked
+    model_class, config_class = known
     try:
         model_config = from_json(config_class, config["model"])
         with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
@@ -154,7 +157,7 @@ def _sum_of_tensors(weights: dict[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -226,9 +229,9 @@ def from_json(cls: type, values: dict[str, Any]) -> Any:
     for name, value in values.items():
         if name not in hints and name in RETIRED and value == RETIRED[name]:
             continue
-        kinds = [
-            kind for kind in typing.get_args(hints.get(name)) or (hints.get(name),) if dataclasses.is_dataclass(kind)
-        ]
+        hint = hints.get(name)
+        kinds = [kind for kind in typing.get_args(hint) or (hint,) if isinstance(kind, type)]
+        kinds = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
         fitting = [kind for kind in kinds if set(value) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}]
         nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
     return cls(**nested)

@@ -1,7 +1,7 @@
-"""Muon (Jordan et al. 2024): matrices between hidden layers move by an orthogonal matrix near their momentum.
+"""Muon (Jordan et al. 2024): hidden matrices are updated by an orthogonal matrix near their momentum.
 
 torch.optim.Muon does the same one matrix after the other; a small model on a GPU would wait for its many small
-calls. Here, matrices of one shape go together, and all other parameters are AdamW's.
+calls. Here, matrices of one shape are updated together, and AdamW updates all other parameters.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch import Tensor, nn
 MOMENTUM = 0.95
 ITERATIONS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)  # of Newton and Schulz, the polynomial that Muon is known with
 LIKE_ADAMW = 0.2  # the root mean square of AdamW's updates: one learning rate serves both
-NARROW = 16  # a matrix with fewer rows or columns asks a question or two and is left to AdamW
+NARROW = 16  # matrices with fewer rows or columns (scalar heads) are left to AdamW
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """The matrices of linear layers, but for those that hold a vector for each word."""
+    """Return the matrices of linear layers, except those that hold a vector for each word."""
     words = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    linear = {id(module.weight): module.weight for module in model.modules() if isinstance(module, nn.Linear)}
-    return [weight for key, weight in linear.items() if key not in words and min(weight.shape) >= NARROW]
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)} - words
+    return [matrix for matrix in model.parameters() if id(matrix) in linear and min(matrix.shape) >= NARROW]
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but for the groups of parameters that say ``"orthogonal": True``."""
+    """AdamW, except for the groups of parameters that say ``"orthogonal": True``."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -45,7 +45,7 @@ class Muon(torch.optim.AdamW):
         return loss
 
     def _move(self, matrices: list[Tensor], rate: float, decay: float) -> None:
-        gradients = [matrix.grad for matrix in matrices]
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         for matrix in matrices:
             if not self.state[matrix]:  # AdamW looks for a step in every state that it is given back
                 self.state[matrix] = {"momentum": torch.zeros_like(matrix), "step": torch.zeros(())}
@@ -59,7 +59,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Matrices [K, r, c] with the same singular vectors, and all singular values near 1."""
+    """Return matrices [K, r, c] with the same singular vectors, and all singular values near 1."""
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
     x = x.bfloat16() if x.is_cuda else x

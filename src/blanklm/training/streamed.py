@@ -97,7 +97,7 @@ class StreamedTexts:
             for number, draw in enumerate(draws[done:], done + 1):
                 after = end if number == len(draws) else Place(begin.epoch, begin.shard, begin.text, number)
                 numbers = np.arange(len(draw.indices))
-                texts = TokenisedTexts([block[i] for i in draw.indices])
+                texts = TokenisedTexts.from_ids([block[i] for i in draw.indices])
                 yield StreamedBatch(Draw(numbers, draw.fractions, draw.seeds), texts, begin.epoch, after)
             done = 0
 
@@ -118,12 +118,12 @@ class StreamedTexts:
                     ids += encoded
                     tokens, text = tokens + sum(map(len, encoded)), text + len(group)
                     if tokens >= budget:
-                        yield begin, TokenisedTexts(ids, self.max_length), (begin := Place(epoch, shard, text))
+                        yield begin, TokenisedTexts.from_ids(ids, self.max_length), (begin := Place(epoch, shard, text))
                         ids, tokens, some = [], 0, True
                 shard, text = shard + 1, 0
             after = Place(epoch + 1)
             if tokens:
-                yield begin, TokenisedTexts(ids, self.max_length), after
+                yield begin, TokenisedTexts.from_ids(ids, self.max_length), after
             elif not some and begin.shard == begin.text == 0:
                 raise TrainingError("there is no text to train on in the files of this process")
             begin, shard, text = after, 0, 0

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -186,8 +186,7 @@ class Transfer:
         mask_numbers = [
             number * MAX_MASKS + k for number, group in zip(text_numbers, masks, strict=True) for k in range(len(group))
         ]
-        samples = writer.sample(requests, options.sampling, progress=progress, numbers=mask_numbers)
-        fills = iter(cast("list[list[Fill]]", samples))  # a list, since the requests are one
+        fills = iter(writer.sample(requests, options.sampling, progress=progress, numbers=mask_numbers))
         return [[(mask, fill) for mask in group for fill in next(fills)] for group in masks]
 
     def _writer(self, style: int, contrast: float | None) -> BlankLM:

@@ -65,7 +65,7 @@ def plainly(model, text, shown, given, temperature=1.0):
     z, answer = encoded(model, actions.canvas, given), torch.zeros(len(text))
     p_blank = model.choose(z[actions.blanks]).squeeze(1).softmax(0)  # [K]
     for row, word, left, right, position in zip(
-        actions.asked[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
+        actions.queried[actions.row], actions.word, actions.left, actions.right, actions.position, strict=True
     ):
         blank = z[actions.blanks[row]]
         p_word = (model.word_logits(blank[None])[0] / temperature).softmax(0)  # [V]
@@ -167,7 +167,7 @@ def test_what_is_read_apart_is_learnt(tmp_path):
     tokenizer = Tokenizer.train("word", [" ".join(words)], vocabulary=100)
     pairs = np.random.default_rng(0).integers(len(words), size=(200, 2))
     stream = np.array(tokenizer.encode(" ".join(words[k] for pair in pairs for k in (*pair,) * 10)))
-    texts = TokenisedTexts.flat_of(stream, [1] * len(stream), context=2)
+    texts = TokenisedTexts(stream, [1] * len(stream), context=2)
     torch.manual_seed(0)
     encoder = replace(ENCODER, layers=2, width=32, feedforward=64)
     model = ContextBLM(
@@ -228,7 +228,7 @@ def test_a_text_by_itself_is_refused(model):
 
 def test_texts_have_the_context_that_the_model_is_to_be_given(model, tmp_path):
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
-    texts = TokenisedTexts.flat_of(np.arange(4, 12), [4, 4], context=3)
+    texts = TokenisedTexts(np.arange(4, 12), [4, 4], context=3)
     config = TrainingConfig(steps=1, tokens_per_batch=64)
     with pytest.raises(BlankLMError, match="4 tokens of context, and the texts have 3"):
         train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)

@@ -198,7 +198,7 @@ def test_a_span_that_goes_on_and_on_is_closed(kind, monkeypatch):
 def test_trained_it_stops_when_the_blanks_it_may_fill_are_full():
     """On ten sentences known by heart."""
     tokenizer, _ = corpus()
-    texts = TokenisedTexts(tokenizer.encode_many(SENTENCES * 8))
+    texts = TokenisedTexts.from_ids(tokenizer.encode_many(SENTENCES * 8))
     torch.manual_seed(0)
     model = SlotInsertion(PredictorConfig(len(tokenizer), EncoderConfig(2, 2, 32, 64, dropout=0.0), 40))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

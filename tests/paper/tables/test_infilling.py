@@ -151,7 +151,7 @@ def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
 def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name):
     """Words, and ends of texts or slots: its first loss is lower for that."""
     tokenizer = Tokenizer.train("word", DOCUMENTS)
-    texts = TokenisedTexts(tokenizer.encode_many(DOCUMENTS * 8))
+    texts = TokenisedTexts.from_ids(tokenizer.encode_many(DOCUMENTS * 8))
     system, corpus = infilling.SYSTEMS[name], replace(infilling.CORPORA["yahoo"], size=TINY, max_length=32)
     (draw,) = training_epoch(texts, 10_000, 0, 0, skew=0.4)
     model = system.make(corpus, tokenizer, None).eval()

@@ -13,7 +13,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled import greek, latin, restorers
 from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
 from blanklm.paper.tables import restoration
-from blanklm.restoration.lexicon import FILE, Lexicon
+from blanklm.restoration.lexicon import LEXICON, Lexicon
 from blanklm.restoration.restorer import Gap, Restorer
 from tests.support.models import make_restorer
 
@@ -64,7 +64,7 @@ def test_restoration(damaged, tmp_path, part):
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
         assert f"{part}/result.json" in archive.getnames()
     assert f"{part}: " in restoration.summary(tmp_path / "work")
-    assert (tmp_path / "work" / part / "model" / FILE).exists() == (restoration.recipe_of(part).kind == "mixed")
+    assert (tmp_path / "work" / part / "model" / LEXICON).exists() == (restoration.recipe_of(part).kind == "mixed")
     if part in ("greek", "latin"):
         assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
         assert (

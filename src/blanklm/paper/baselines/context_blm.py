@@ -22,7 +22,7 @@ from blanklm.core.packing import ContextPacking, PackedActions, Packing, pack, r
 from blanklm.core.special import PAD
 from blanklm.core.texts import Batch, TokenisedTexts, sentences_in_context
 from blanklm.errors import BlankLMError
-from blanklm.models.blm import BLM, BLMConfig, Drawn
+from blanklm.models.blm import BLM, BLMConfig, BLMTargets
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise, scale_down_
 from blanklm.models.registry import register
 
@@ -71,7 +71,7 @@ class DrawnAfter:
 
     contexts: Contexts
     packing: ContextPacking
-    drawn: Drawn
+    drawn: BLMTargets
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,10 @@ class ContextBLM(BLM):
             initialise(part)
         nn.init.constant_(self.writes.bias, MOSTLY)
 
+    @property
+    def context(self) -> int:
+        return self.config.context
+
     def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
         """A stream cut as this model goes through it: sentence by sentence, each with its context."""
         longest = self.config.max_length - self.config.context
@@ -118,7 +122,7 @@ class ContextBLM(BLM):
         vectors = drop_words(self.embedding, symbols, self.config.encoder.word_dropout, kept=first)
         before, z = self.encoder(vectors, packing).split((len(contexts.symbols), len(actions.canvas)))  # [M, d], [N, d]
         words, keys = (contexts.packing.padded(part) for part in (contexts.symbols, self.found(before)))
-        canvas = actions.packing.sequence[actions.blanks[actions.asked]]  # [Q]
+        canvas = actions.packing.sequence[actions.blanks[actions.queried]]  # [Q]
         return self.read_out(z, actions, Copyable(words, keys, contexts.of[canvas]))
 
     def apply_temperature(self, temperature: float) -> None:
@@ -136,7 +140,7 @@ class ContextBLM(BLM):
         log_copies = log_a[:, 1:].masked_fill(words[row] != word[:, None], -torch.inf)  # [A, C]
         return torch.cat(((log_a[:, 0] + own)[:, None], log_copies), 1).logsumexp(1)
 
-    def prepare(self, batch: Batch) -> Drawn | DrawnAfter:
+    def prepare(self, batch: Batch) -> BLMTargets | DrawnAfter:
         if batch.given is None or not batch.given.any():
             return super().prepare(replace(batch, given=None))
         contexts = Contexts.distinct(batch.tokens, batch.given)
@@ -145,9 +149,9 @@ class ContextBLM(BLM):
         drawn = super().prepare(replace(batch, tokens=tokens, lengths=lengths, given=None, for_gpu=False))
         return DrawnAfter(contexts, _both(contexts, drawn.actions), drawn)
 
-    def loss(self, drawn: Drawn | DrawnAfter) -> Tensor:
+    def loss(self, drawn: BLMTargets | DrawnAfter) -> Tensor:
         """Eq. 8 of each text, given its context [B]."""
-        if isinstance(drawn, Drawn):  # processes wait for one another's gradients of all parameters
+        if isinstance(drawn, BLMTargets):  # processes wait for one another's gradients of all parameters
             unused = sum(parameter.sum() for name, parameter in self.named_parameters() if name.startswith(COPYING))
             return super().loss(drawn) + 0.0 * unused
         return self.loss_of(self.log_probs_after(drawn.contexts, drawn.drawn.actions, drawn.packing), drawn.drawn)

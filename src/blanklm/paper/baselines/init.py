@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from blanklm.models.encoder import frequencies
-from blanklm.models.init import NEAR, back_and_forth
+from blanklm.models.init import SLOWEST_ANGLE, back_and_forth
 
 AGREEMENT = 14.0  # of a query with the key it is to find, where positions are added to words
 
@@ -46,7 +46,7 @@ def init_marian_on_positions(network: nn.Module, copies: bool) -> None:
 
 def _read_frequencies(width: int, heads: int) -> Tensor:
     """[d/H / 2] which of the frequencies heads read; a position's sines stand in the first half of it, then cosines."""
-    near = (frequencies(width) > NEAR).nonzero().squeeze(1)
+    near = (frequencies(width) > SLOWEST_ANGLE).nonzero().squeeze(1)
     return near[torch.linspace(0, len(near) - 1, width // heads // 2).long()]
 
 

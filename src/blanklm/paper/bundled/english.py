@@ -76,7 +76,9 @@ def tokenised(tokenizer_path: Path, parts: Sequence[str], max_length: int) -> To
 
 
 def _tokenise(tokenizer_path: Path, max_length: int, part: str) -> TokenisedTexts:
-    return TokenisedTexts(Tokenizer.load(tokenizer_path).encode_many(list(read_corpus("english", part))), max_length)
+    return TokenisedTexts.from_ids(
+        Tokenizer.load(tokenizer_path).encode_many(list(read_corpus("english", part))), max_length
+    )
 
 
 def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenizer, TokenisedTexts, TokenisedTexts]:

@@ -14,7 +14,8 @@ from torch import nn
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.training.epochs import Draw, training_epoch
-from blanklm.training.run import WORKERS, Planned, Progress, Run, TrainingConfig
+from blanklm.training.prepare import PlannedBatch
+from blanklm.training.run import WORKERS, Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
 
@@ -60,17 +61,17 @@ class StagedRun(Run):
         spent = self.elapsed / self.config.seconds
         return next((stage for stage in self.stages if spent < stage.until), self.stages[-1])
 
-    def _plan(self) -> Iterator[Planned]:
+    def _plan(self) -> Iterator[PlannedBatch]:
         epoch = 0
         while True:  # the clock ends it
             stage = self.stage
-            members = self.texts.some(stage.first, stage.last)
+            members = self.texts.slice(stage.first, stage.last)
             draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
             for batch, draw in enumerate(draws, 1):
                 if self.stage != stage:
                     break
                 tokens = int(members.lengths[draw.indices].sum())
-                yield Planned(Draw(draw.indices + stage.first, draw.fractions, draw.seeds), tokens, epoch, batch)
+                yield PlannedBatch(Draw(draw.indices + stage.first, draw.fractions, draw.seeds), tokens, epoch, batch)
             epoch += 1
 
     def _evaluate(self) -> None:
@@ -112,4 +113,4 @@ def encode_characters(texts: Sequence[str], tokenizer: Tokenizer) -> TokenisedTe
         if len(character) == 1:
             table[ord(character)] = i
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.uint32)
-    return TokenisedTexts.flat_of(table[codes], [len(text) for text in texts])
+    return TokenisedTexts(table[codes], [len(text) for text in texts])

@@ -64,7 +64,9 @@ def main(out: Path, training: TrainingConfig = TRAINING) -> dict:
         "licence": "CC BY-SA 4.0",
         "data": "421,900 sentences of the Yelp sentiment corpus (Shen et al. 2017; Li et al. 2018)",
     }
-    tokenised, held_out = (TokenisedTexts(tokenizer.encode_many(part), max_length=128) for part in (texts, validation))
+    tokenised, held_out = (
+        TokenisedTexts.from_ids(tokenizer.encode_many(part), max_length=128) for part in (texts, validation)
+    )
     started = time.perf_counter()
     progress = train(model, tokenizer, tokenised, held_out, training, out / "run", about=about, show_progress=False)
     seconds = time.perf_counter() - started

@@ -317,7 +317,9 @@ class Part(Reproduced):
         config = replace(self.corpus.training, **self.system.training, seconds=self.seconds)
         torch.manual_seed(config.seed)
         model = self.system.make(self.corpus, tokenizer, self.backbone)
-        tokenised = [TokenisedTexts(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out)]
+        tokenised = [
+            TokenisedTexts.from_ids(tokenizer.encode_many(part), self.corpus.max_length) for part in (texts, held_out)
+        ]
         if self.system.writes is not None:
             init_bias_from_frequencies(model, self.system.writes(tokenised[0]))
         about = {"name": f"{self.corpus.name}-{self.name}", "data": self.corpus.trained_on}

@@ -264,7 +264,7 @@ class Part(Reproduced):
         if self.system.by_sentence:
             return sentences_in_context(stream, self.corpus.end_tokens, self.system.chunk, self.system.context)
         lengths = [len(chunk) for chunk in cut(stream, self.system.chunk)]
-        return TokenisedTexts.flat_of(stream, lengths, self.system.context)
+        return TokenisedTexts(stream, lengths, context=self.system.context)
 
     # --- Measuring --------------------------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class Part(Reproduced):
         texts, own = likelihood.draw_texts(model, WRITTEN, 2 * self.system.chunk)
         if not texts:
             return {"texts": 0}
-        drawn = likelihood.monte_carlo(model, texts, self.orders + 1, tokens_per_batch=_budget(model), own=own)
+        drawn = likelihood.monte_carlo(model, texts, self.orders + 1, tokens_per_batch=_budget(model), known_orders=own)
         found = {"texts": len(texts), "tokens": int(drawn.tokens.sum()), "orders": self.orders}
         without = Estimate(drawn.log_weights[:, 1:], drawn.tokens)
         return found | {"perplexity": [drawn.perplexity, without.perplexity]}

@@ -97,7 +97,7 @@ def tokenise(out: Path, corpus: str) -> None:
     tokenizer = Tokenizer.train("word", every, min_count=MIN_COUNT[corpus], lowercase=True, marks_apart=True)
     for split, by_style in (("train", training), ("valid", [sentences(corpus, "valid", style) for style in (0, 1)])):
         for style, lines in enumerate(by_style):
-            texts = TokenisedTexts(tokenizer.encode_many(lines), MAX_LENGTH)
+            texts = TokenisedTexts.from_ids(tokenizer.encode_many(lines), MAX_LENGTH)
             np.savez_compressed(folder / f"{split}.{style}.npz", flat=texts.flat, lengths=texts.lengths)
     tokenizer.save(folder / "tokenizer.json")
 
@@ -107,7 +107,7 @@ def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int]) -> Toke
     for style in styles:
         with np.load(out / corpus / f"{split}.{style}.npz") as saved:
             texts = np.split(saved["flat"], saved["lengths"].cumsum()[:-1])
-        parts.append(TokenisedTexts(texts, style=style))
+        parts.append(TokenisedTexts.from_ids(texts, style=style))
     return TokenisedTexts.joined(parts)
 
 

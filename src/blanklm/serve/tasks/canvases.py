@@ -146,7 +146,7 @@ class CanvasTask(Task):
             jobs.append(job)
         return jobs
 
-    def results(self, body: CanvasesBody, jobs: Sequence[CanvasJob]) -> list[dict]:
+    def results(self, body: CanvasesBody, jobs: Sequence[Any]) -> list[dict]:
         return [
             {
                 "input": job.text,

@@ -25,4 +25,4 @@ class SampleTask(CanvasTask):
     ) -> list[list[Fill] | None]:
         # A text's draws depend on its place in its own request, not on who shares the batch.
         numbers, requests = zip(*numbered, strict=True)
-        return [samples or None for samples in model.sample(requests, options, numbers=numbers)]
+        return [samples or None for samples in model.sample(list(requests), options, numbers=numbers)]

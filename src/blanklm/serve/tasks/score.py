@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from blanklm.api import BlankLM, Score
 from blanklm.errors import BlankLMError
+from blanklm.options import ScoreMethod
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Task, TaskBody, check_texts
 from blanklm.serve.worker import Job, Stopped
@@ -16,8 +16,8 @@ from blanklm.serve.worker import Job, Stopped
 
 class ScoreBody(TaskBody):
     texts: list[str] = Field(min_length=1, description="Whole texts.", examples=[["the food was really good ."]])
-    method: Literal["exact", "monte-carlo", "bound"] = Field("monte-carlo", description="exact: short texts only.")
-    orders: int = Field(64, ge=1, description="Orders (monte-carlo) or canvases (bound) a text.")
+    method: ScoreMethod = Field("monte-carlo", description="exact: short texts only.")
+    orders: int = Field(64, ge=1, description="Orders (monte-carlo) or canvases (bound) per text.")
     seed: int = Field(0, ge=0, lt=2**63)
 
 
@@ -55,8 +55,8 @@ class ScoreTask(Task):
                     raise Stopped
 
             go_on(0)
-            options = {"progress": go_on, "tokens_per_batch": min(4096, limits.batch_tokens)}
-            return [model.score(texts, body.method, body.orders, body.seed, **options) for texts in items]
+            budget = min(4096, limits.batch_tokens)
+            return [model.score(texts, body.method, body.orders, body.seed, go_on, budget) for texts in items]
 
         job = Job(self.name, object(), body.texts, run, deadline=deadline)  # a group of its own
         return [job]

@@ -1,0 +1,158 @@
+"""From texts to a trained BLM in a folder: read, learn a vocabulary, make a model, train it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+from blanklm.core.texts import TokenisedTexts, stream_chunks
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.data.readers import matching_files, read_texts
+from blanklm.errors import TrainingError
+from blanklm.models.backbone import Pretrained
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.encoder import EncoderConfig, EncoderLayer
+from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
+from blanklm.training.config import FitOptions, TrainingConfig
+from blanklm.training.progress import say
+from blanklm.training.run import Progress, train
+from blanklm.training.streamed import StreamedTexts, sample_texts
+
+DEFAULT_LENGTH = 512  # tokens
+CHARACTERS_FOR_FREQUENCIES = 1_000_000  # of streamed texts, which word frequencies are counted in
+
+Texts = str | PathLike[str] | Sequence[str]  # a path, a pattern such as 'shards/*.jsonl', or the texts themselves
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The texts of a run: all of them in memory, or in ``files`` that are read while training."""
+
+    training: list[str]
+    validation: list[str]
+    files: list[Path]
+
+    @property
+    def sample(self) -> Iterable[str]:
+        """The texts to learn a vocabulary from."""
+        return sample_texts(self.files) if self.files else self.training
+
+
+def fit_folder(
+    texts: Texts,
+    out: Path,
+    options: FitOptions,
+    config: TrainingConfig,
+    valid: Texts | None = None,
+    resume: bool = False,
+    show_progress: bool = True,
+) -> Progress:
+    """Train a BLM on texts; ``out`` is the folder of the run, and of its best model."""
+    report: Callable[[str], None] = say if show_progress else lambda message: None
+    backbone = Pretrained.load(options.backbone) if options.backbone else None
+    max_length = _max_length(options, backbone)
+    corpus = _read_corpus(texts, valid, options.from_disk, config.seed)
+    count = f"{len(corpus.files):,} files" if corpus.files else f"{len(corpus.training):,} texts"
+    report(f"{count} to train on, {len(corpus.validation):,} texts to validate on")
+    tokenizer = _tokenizer(corpus.sample, out, options, backbone, resume)
+
+    def encode(lines: list[str]) -> Sequence[Sequence[int]]:
+        ids = tokenizer.encode_many(lines)
+        return stream_chunks(ids, max_length) if options.stream else ids
+
+    validation = TokenisedTexts.from_ids(encode(corpus.validation), max_length)
+    training: TokenisedTexts | StreamedTexts
+    if corpus.files:
+        training = StreamedTexts(corpus.files, encode, max_length)
+        counted = TokenisedTexts.from_ids(encode(list(sample_texts(corpus.files, CHARACTERS_FOR_FREQUENCIES))))
+        cut, empty, size_of_corpus = validation.cut, validation.empty, ""
+    else:
+        training = counted = TokenisedTexts.from_ids(encode(corpus.training), max_length)
+        cut, empty = training.cut + validation.cut, training.empty + validation.empty
+        size_of_corpus = f"; {training.tokens:,} training tokens"
+    if cut or empty:
+        report(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
+    torch.manual_seed(config.seed)
+    model = _new_model(tokenizer, options, max_length, backbone, counted)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    name = Path(options.backbone).name if options.backbone else options.size or "small"
+    report(f"{name} model, {parameters:,} parameters, vocabulary {len(tokenizer):,}{size_of_corpus}")
+    about = {"data": _name_of(texts)} | ({"backbone": name} if backbone else {})
+    progress = train(model, tokenizer, training, validation, config, out, resume, about, show_progress)
+    report(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
+    return progress
+
+
+def read_and_split(texts: Texts, seed: int) -> tuple[list[str], list[str]]:
+    """Read texts, shuffle them, and hold out 1 % of them, or 50, but at most a tenth, for validation."""
+    lines = _read(texts)
+    if len(lines) < 2:
+        raise TrainingError(f"{_name_of(texts)}: {len(lines)} texts are too few to hold one out; give validation texts")
+    random.Random(seed).shuffle(lines)
+    held_out = max(1, min(2000, max(len(lines) // 100, min(50, len(lines) // 10))))
+    return lines[held_out:], lines[:held_out]
+
+
+def encoder_config(options: FitOptions) -> EncoderConfig:
+    """Return the encoder of a model that is trained from scratch."""
+    return EncoderConfig.of_size(options.size or "small", 0.1 if options.dropout is None else options.dropout)
+
+
+def _read_corpus(texts: Texts, valid: Texts | None, from_disk: bool, seed: int) -> Corpus:
+    if from_disk:
+        if valid is None:
+            raise TrainingError("texts that are read while training cannot be held out: give validation texts (valid)")
+        if not isinstance(texts, str | PathLike):
+            raise TrainingError("from_disk reads files: give a path or a pattern, not a list of texts")
+        return Corpus([], _read(valid), matching_files(str(texts)))
+    if valid is None:
+        return Corpus(*read_and_split(texts, seed), files=[])
+    return Corpus(_read(texts), _read(valid), files=[])
+
+
+def _read(texts: Texts) -> list[str]:
+    """Read all texts but the empty ones."""
+    if not isinstance(texts, str | PathLike):
+        return [text for text in texts if text.strip()]
+    return [text for file in matching_files(str(texts)) for text in read_texts(file) if text.strip()]
+
+
+def _name_of(texts: Texts) -> str:
+    return Path(texts).name if isinstance(texts, str | PathLike) else f"{len(texts):,} texts"
+
+
+def _max_length(options: FitOptions, backbone: Pretrained | None) -> int:
+    if backbone is None:
+        return options.max_length or DEFAULT_LENGTH
+    longest = backbone.config.longest
+    if options.max_length is not None and options.max_length > longest:
+        raise TrainingError(f"{options.backbone} takes at most {longest} tokens: lower max_length")
+    return options.max_length or min(DEFAULT_LENGTH, longest)
+
+
+def _tokenizer(
+    sample: Iterable[str], out: Path, options: FitOptions, backbone: Pretrained | None, resume: bool
+) -> Tokenizer:
+    if resume and (out / "tokenizer.json").exists():
+        return Tokenizer.load(out / "tokenizer.json")
+    if backbone and options.tokenizer is None:
+        return backbone.tokenizer()
+    kind = options.tokenizer or "word"
+    return Tokenizer.train(kind, sample, options.vocabulary, options.min_count, options.lowercase)
+
+
+def _new_model(
+    tokenizer: Tokenizer, options: FitOptions, max_length: int, backbone: Pretrained | None, counted: TokenisedTexts
+) -> BLM:
+    """Make a model on the backbone, or one from scratch whose words are as probable as in the ``counted`` texts."""
+    if backbone:
+        return BLM.on(backbone, tokenizer, max_length=max_length)
+    model = BLM(BLMConfig(len(tokenizer), encoder_config(options), max_length=max_length))
+    init_heads_on_neighbours(next(layer for layer in model.modules() if isinstance(layer, EncoderLayer)))
+    init_bias_from_frequencies(model, counted.flat)
+    return model

@@ -1,0 +1,126 @@
+"""What a run keeps on disk beside its best model: its settings, its metrics and its newest state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import load
+
+from blanklm.errors import CheckpointError, TrainingError
+from blanklm.files import replacing
+
+Settings = dict[str, Any]  # as JSON has them
+
+
+class RunFolder:
+    """The folder of a run. All processes of the run call its methods; the first of them writes."""
+
+    def __init__(self, path: Path, accelerator: Accelerator) -> None:
+        self.path, self.accelerator = path, accelerator
+        self.settings, self.metrics = path / "run.json", path / "metrics.jsonl"
+
+    # --- Settings -------------------------------------------------------------------------------------------------
+
+    def check_unused(self) -> None:
+        """Refuse a folder that holds a run or a model."""
+        if self.settings.exists():
+            raise TrainingError(f"{self.path} holds a run already: resume it, or choose another folder")
+        if (self.path / "config.json").exists():
+            raise TrainingError(f"{self.path} holds a model already: choose another folder")
+        self.accelerator.wait_for_everyone()  # until all have looked
+
+    def write_settings(self, settings: Settings) -> None:
+        """Mark the folder as that of a run, with its settings."""
+        if self.accelerator.is_main_process:
+            with replacing(self.settings) as path:
+                path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def check_settings(self, settings: Settings) -> None:
+        """Refuse to resume a run with other settings than it was started with."""
+        if not self.settings.exists():
+            raise TrainingError(f"{self.path} holds no run to resume: start one without resuming")
+        try:
+            before = dict(json.loads(self.settings.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            raise TrainingError(f"{self.settings} is damaged: start again in another folder") from None
+        for part, values in settings.items():
+            if before.get(part) != values:
+                raise TrainingError(f"cannot resume {self.path}: {_difference(part, before.get(part), values)}")
+
+    # --- States ---------------------------------------------------------------------------------------------------
+
+    def save_state(self, step: int) -> None:
+        """Write the whole state under a temporary name, then rename it, and only then delete the older ones."""
+        temporary, final = self.path / "unfinished-state", self.path / f"state-{step:08d}"
+        if self.accelerator.is_main_process:
+            shutil.rmtree(temporary, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        try:
+            self.accelerator.save_state(str(temporary))
+        except (OSError, RuntimeError) as error:
+            raise CheckpointError(
+                f"cannot write {final} ({error}); the state before it is intact: free some space and resume the run"
+            ) from None
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            shutil.rmtree(final, ignore_errors=True)
+            temporary.rename(final)
+            for older in self.path.glob("state-*"):
+                if older != final:
+                    shutil.rmtree(older, ignore_errors=True)
+
+    def load_state(self) -> bool:
+        """Restore the newest state; False if none has been saved yet."""
+        newest = max(self.path.glob("state-*"), default=None)
+        if newest is None:
+            return False
+        try:
+            # Read as data alone first: Accelerate would run what some of these pickles say, and pass over random
+            # states that it cannot read, so that the run would go on as another one.
+            for pickled in newest.glob("*.pkl"):
+                load(pickled)
+            self.accelerator.load_state(str(newest))
+        except Exception as error:  # whatever a damaged file makes its reader raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise TrainingError(f"{newest} is damaged ({reason}): start again in another folder") from None
+        return True
+
+    # --- Metrics --------------------------------------------------------------------------------------------------
+
+    def start_tracking(self) -> None:
+        """Start the trackers of Accelerate, where they are installed."""
+        self.accelerator.init_trackers("tensorboard")
+
+    def log(self, step: int, values: dict[str, float], position: dict[str, float]) -> None:
+        """Write ``values`` down for a step; ``position`` says where the run stands and is left out of TensorBoard."""
+        self.accelerator.log(values, step=step)
+        if self.accelerator.is_main_process:
+            with open(self.metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **position, **values}) + "\n")
+
+    def drop_metrics_after(self, step: int) -> None:
+        """Drop what a killed run logged after its last saved state: it will be logged again."""
+        if not self.accelerator.is_main_process or not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except json.JSONDecodeError:
+                break  # the line that was being written when the run was killed
+        with replacing(self.metrics) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def _difference(part: str, before: Any, now: Any) -> str:
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return f"it was started on other {part}"
+    for key in before | now:
+        if before.get(key) != now.get(key):
+            return f"{part} setting {key} was {before.get(key)} and is now {now.get(key)}"
+    return f"its {part} settings differ"
