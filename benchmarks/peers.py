@@ -29,14 +29,14 @@ from rich.console import Console
 from rich.table import Table
 
 from blanklm.api import BlankLM
-from blanklm.data import Masked, mask_corpus, read_corpus
+from blanklm.data import MaskedText, mask_corpus, read_corpus
 
 RATIO, SEED = 0.3, 0
-Fill = Callable[[Sequence[Masked], int], int]  # documents, tokens to write; the tokens written
+Fill = Callable[[Sequence[MaskedText], int], int]  # documents, tokens to write; the tokens written
 
 
 def blm(model: BlankLM, **options) -> Fill:
-    def fill(masked: Sequence[Masked], tokens: int) -> int:
+    def fill(masked: Sequence[MaskedText], tokens: int) -> int:
         fills = model.fill([str(m.template) for m in masked], **options)
         return sum(len(span.split()) for f in fills for span in f.spans)
 
@@ -55,7 +55,7 @@ def gpt2(vocabulary: int, encoder) -> Fill:
     model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **shape)).eval()
     model.generation_config.pad_token_id = 0
 
-    def write(masked: Sequence[Masked], tokens: int) -> int:
+    def write(masked: Sequence[MaskedText], tokens: int) -> int:
         each = -(-tokens // len(masked))
         with torch.inference_mode():
             prompt = torch.full((len(masked), 1), 5)
@@ -75,7 +75,7 @@ def roberta(vocabulary: int, encoder, model: BlankLM) -> Fill:
     peer = RobertaForMaskedLM(config).eval()
     mask_token = vocabulary - 1
 
-    def fill(masked: Sequence[Masked], tokens: int) -> int:
+    def fill(masked: Sequence[MaskedText], tokens: int) -> int:
         """The most confident mask of each document in every pass."""
         rows = []
         for m in masked:
@@ -114,7 +114,7 @@ def insertion(vocabulary: int, encoder, model: BlankLM) -> Fill:
         rotary_emb_dim=encoder.width // encoder.heads,
     ).eval()  # fmt: skip
 
-    def fill(masked: Sequence[Masked], tokens: int) -> int:
+    def fill(masked: Sequence[MaskedText], tokens: int) -> int:
         each = -(-tokens // len(masked))
         rows = [torch.tensor([i for piece in m.template.pieces for i in model.tokenizer.encode(piece)]) for m in masked]
         lengths = torch.tensor([len(row) for row in rows])

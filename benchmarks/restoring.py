@@ -17,7 +17,7 @@ from statistics import mean
 import core
 
 from blanklm.data import read_corpus, slots_of_corpus
-from blanklm.data.masking import Masked
+from blanklm.data.masking import MaskedText
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
 from blanklm.restoration.restorer import Candidate, Restorer
@@ -26,7 +26,7 @@ CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 SHORTEST, LONGEST = 300, 1000  # characters of a text
 
 
-def ranked(near: int | None, masked: dict[str, list[Masked]]) -> tuple[list[list[Candidate]], float]:
+def ranked(near: int | None, masked: dict[str, list[MaskedText]]) -> tuple[list[list[Candidate]], float]:
     """The candidates of every slot, and how many seconds one took."""
     restoring.NEAR = near
     found, started = [], time.perf_counter()

@@ -25,7 +25,7 @@ from blanklm.core.template import Blank, Template
 from blanklm.data import (
     Corpus,
     CorpusFile,
-    Masked,
+    MaskedText,
     corpora,
     data_root,
     find,
@@ -73,7 +73,7 @@ def test_an_empty_file_has_no_lines(tmp_path):
     assert list(read_lines(tmp_path / "empty")) == []
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_the_text(tmp_path):
     (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\n")
     assert list(read_lines(tmp_path / "windows.txt")) == ["one", "\ufefftwo"]
 
@@ -149,7 +149,7 @@ def test_jsonl_gives_the_named_field(tmp_path, suffix):
     [
         ('{"text": "a"', "is not JSON"),
         ('["text"]', "is not a JSON object"),
-        ('{"id": 1, "norm": "a"}', "has no field 'text'; it has id, norm"),
+        ('{"id": 1, "norm": "a"}', "has no field 'text': its fields are id, norm"),
         ('{"text": 3}', "is not a string"),
     ],
 )
@@ -388,13 +388,13 @@ class Chosen(Random):
 def test_runs_of_hidden_words_collapse_and_all_else_stays(positions, pieces, spans):
     text = "They also have  which\trocks wow ."
     masked = mask_words(text, len(positions) / 7, Chosen(*positions))
-    assert masked == Masked(Template(pieces, (Blank(),) * len(spans)), spans)
+    assert masked == MaskedText(Template(pieces, (Blank(),) * len(spans)), spans)
     assert masked.text == text
 
 
 def test_whitespace_at_the_ends_stays_outside_the_blanks():
     masked = mask_words(" a \n", 1, Random(0))
-    assert masked == Masked(Template((" ", " \n"), (Blank(),)), ("a",))
+    assert masked == MaskedText(Template((" ", " \n"), (Blank(),)), ("a",))
     assert no_infill(masked) == ""
 
 
@@ -402,7 +402,7 @@ def test_whitespace_at_the_ends_stays_outside_the_blanks():
 @pytest.mark.parametrize("ratio", [0, 0.5, 1])
 def test_a_text_without_words_gets_no_blank(text, ratio):
     masked = mask_words(text, ratio, Random(0))
-    assert masked == Masked(Template((text,), ()), ())
+    assert masked == MaskedText(Template((text,), ()), ())
     assert masked.text == text
     assert no_infill(masked) == ""
 

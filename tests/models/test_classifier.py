@@ -108,17 +108,17 @@ def test_a_style_of_zeros_is_no_style():
     torch.testing.assert_close(model.loss(model.prepare(batch)), plain.loss(plain.prepare(batch)))
 
 
-def test_the_style_is_no_symbol_of_the_canvas_and_must_be_said():
+def test_the_style_is_not_a_symbol_of_the_canvas_and_must_be_chosen():
     model = styled()
     canvases, lengths = pad([[4, BLANK, 6]])
     scores = [model.in_style(style).score(canvases, lengths, 3) for style in (0, 1)]
     assert scores[0].log_p_word.shape == (1, 12)
     assert not torch.allclose(scores[0].log_p_word, scores[1].log_p_word)
-    with pytest.raises(BlankLMError, match="say in which"):
+    with pytest.raises(BlankLMError, match="choose one with in_style"):
         model.score(canvases, lengths, 3)
 
 
-def test_a_contrast_goes_out_of_the_way_of_the_other_styles():
+def test_a_contrast_avoids_the_words_of_the_other_styles():
     model = styled()
     canvases, lengths = pad([[4, BLANK, 6, BLANK], [BLANK, 7]])
     own, other = (model.in_style(style).score(canvases, lengths, 4) for style in (1, 0))
@@ -126,7 +126,7 @@ def test_a_contrast_goes_out_of_the_way_of_the_other_styles():
     p = own.log_p_word.exp() * (own.log_p_word.exp() / other.log_p_word.exp()).nan_to_num(0) ** 1.5
     torch.testing.assert_close(contrasted.log_p_word.exp(), p / p.sum(1, keepdim=True))
     torch.testing.assert_close(contrasted.log_p_blank, own.log_p_blank)
-    assert contrasted.log_p_word[:, BLANK].isneginf().all()  # still no word
+    assert contrasted.log_p_word[:, BLANK].isneginf().all()  # still not a word
     assert torch.equal(model.in_style(1, contrast=0.0).score(canvases, lengths, 4).log_p_word, own.log_p_word)
 
 
@@ -143,7 +143,7 @@ def test_a_styled_blm_and_classifiers_come_back_from_disk_as_what_they_are(tmp_p
 
 
 def test_a_rewriter_knows_as_many_names_as_styles():
-    with pytest.raises(BlankLMError, match="a name of its own"):
+    with pytest.raises(BlankLMError, match="one distinct name"):
         RewriterConfig(["one", "one"], AttentionClassifierConfig(12), StyledBLMConfig(12, TINY))
 
 

@@ -1,4 +1,4 @@
-"""Servers for the tests: in this process, and as a process of their own."""
+"""Models, a client and a browser for the tests of the server."""
 
 import time
 
@@ -11,8 +11,8 @@ from tests.support.serving import client_of
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = chromium(tmp_path_factory)
+def browser():
+    path = chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
@@ -21,12 +21,12 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def model() -> BlankLM:
-    """Of words, small and quick, whatever the default is."""
+    """A small word model, independent of the default."""
     return BlankLM.from_pretrained("yelp-words", device="cpu")
 
 
-class Slowed:
-    """A model whose passes take a while and are counted."""
+class SlowModel:
+    """A model that counts its passes and takes a while for each."""
 
     def __init__(self, model, seconds):
         self.model, self.seconds, self.passes = model, seconds, []
@@ -50,10 +50,10 @@ class Slowed:
 
 @pytest.fixture
 def slowed(model):
-    """A language model that takes ``seconds`` a pass; ``slowed.model.passes`` has the canvases of each pass so far."""
+    """Make a language model that takes ``seconds`` per pass; its ``model.passes`` lists the canvases of each pass."""
 
     def make(seconds: float) -> BlankLM:
-        return BlankLM(Slowed(model.model, seconds), model.tokenizer, model.about)
+        return BlankLM(SlowModel(model.model, seconds), model.tokenizer, model.about)
 
     return make
 

@@ -193,7 +193,7 @@ def test_bodies_that_are_no_json(client):
 def test_no_such_model_page_or_method(client):
     assert error_of(fill(client, CANVAS, model="gpt"), 404) == {
         "code": "no_such_model",
-        "message": "there is no model 'gpt' for this: served are words",
+        "message": "there is no model 'gpt' for this task: choose words",
         "field": "model",
     }
     assert error_of(client.get("/v1/restore"), 404)["code"] == "not_found"
@@ -350,7 +350,7 @@ def test_a_task_is_there_when_a_model_can_do_it(model, slowed, monkeypatch):
         assert fill(client, CANVAS).json()["model"] == "words"
         assert fill(client, CANVAS, model="other").json()["model"] == "other"
         error = error_of(client.post("/v1/sample", json={"texts": [CANVAS], "model": "words"}), 404)
-        assert error["code"] == "no_such_model" and error["message"].endswith("served are other")
+        assert error["code"] == "no_such_model" and error["message"].endswith("choose other")
 
 
 def metric(client, name):

@@ -41,6 +41,14 @@ def test_a_text_is_rewritten_as_python_rewrites_it(client, transfer):
     assert answer["results"] == [r.to_json() for r in transfer.rewrite(texts, "negative", n=2)]
 
 
+def test_options_are_those_of_python_by_their_new_and_old_names(client, transfer):
+    body = {"texts": [NICE], "to": "negative", "n": 5, "samples": 4, "contrast": 0, "content": 0.1, "repetition": 0.5}
+    options = {"n": 5, "samples": 4, "contrast": 0, "content": 0.1, "repetition": 0.5, "try_smaller_masks": True}
+    expected = [transfer.rewrite(NICE, "negative", **options).to_json()]
+    for name in ("try_smaller_masks", "fewer"):
+        assert client.post("/v1/transfer", json=body | {name: True}).json()["results"] == expected
+
+
 def test_a_text_may_have_a_mask_of_its_own(client):
     body = {"texts": [{"text": NICE, "mask": [3, "nice"]}, NICE], "to": "negative", "mask": ["efficient"]}
     first, second = client.post("/v1/transfer", json=body).json()["results"]
@@ -57,6 +65,7 @@ def test_a_text_may_have_a_mask_of_its_own(client):
         ({"texts": [NICE], "to": "negative", "samples": 21}, "too_many_candidates", "samples"),
         ({"texts": [NICE]}, "invalid", "to"),
         ({"texts": [NICE], "to": "negative", "temperature": 0}, "invalid", "temperature"),
+        ({"texts": [NICE], "to": "negative", "contrast": 11}, "invalid", "contrast"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_field(client, body, code, field):

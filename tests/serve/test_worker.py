@@ -6,7 +6,7 @@ import time
 import pytest
 
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.worker import Batcher, Job, Stopped
+from blanklm.serve.worker import Job, Stopped, Worker
 
 
 class Work:
@@ -33,24 +33,24 @@ def work():
 
 @pytest.fixture
 def start():
-    batchers = []
+    workers = []
 
     def make(**limits):
-        batchers.append(Batcher(Limits(**limits)))
-        batchers[-1].start()
-        return batchers[-1]
+        workers.append(Worker(Limits(**limits)))
+        workers[-1].start()
+        return workers[-1]
 
     yield make
-    for batcher in batchers:
-        batcher.close()
+    for worker in workers:
+        worker.close()
 
 
-def held(batcher, work, jobs):
+def held(worker, work, jobs):
     """Submit jobs while the worker is held up by one of another group, and let it go."""
-    batcher.submit([work.job(0, group="first")])
-    while batcher.waiting:
+    worker.submit([work.job(0, group="first")])
+    while worker.waiting:
         time.sleep(0.001)
-    batcher.submit(jobs)
+    worker.submit(jobs)
     work.go.set()
     return [job.answer.result(5) for job in jobs]
 
@@ -75,20 +75,20 @@ def test_a_batch_keeps_to_its_tokens_unless_one_text_alone_exceeds_them(start, w
 
 def test_a_job_that_fails_fails_alone(start, work):
     jobs = [work.job(item) for item in (1, "bad", 3)]
-    batcher = start()
+    worker = start()
     with pytest.raises(ValueError, match="bad"):
-        held(batcher, work, jobs)
+        held(worker, work, jobs)
     assert jobs[0].answer.result(5) == 2 and jobs[2].answer.result(5) == 6
     assert [job.outcome for job in jobs] == ["done", "failed", "done"]
-    assert batcher.ready
+    assert worker.ready
 
 
 def test_jobs_that_nobody_wants_are_not_run(start, work):
     left, late, kept = work.job(1), work.job(2, deadline=time.monotonic()), work.job(3)
     left.leave()
-    batcher = start()
+    worker = start()
     work.go.set()
-    batcher.submit([left, late, kept])
+    worker.submit([left, late, kept])
     assert kept.answer.result(5) == 6 and work.batches == [[3]]
     for job in (left, late):
         with pytest.raises(Stopped):
@@ -96,79 +96,79 @@ def test_jobs_that_nobody_wants_are_not_run(start, work):
 
 
 def test_the_queue_is_bounded_and_takes_all_of_a_request_or_nothing(start, work):
-    batcher = start(queue=3)
-    batcher.submit([work.job(0, group="first")])
-    while batcher.waiting:
+    worker = start(queue=3)
+    worker.submit([work.job(0, group="first")])
+    while worker.waiting:
         time.sleep(0.001)
-    batcher.submit([work.job(1), work.job(2)])
+    worker.submit([work.job(1), work.job(2)])
     with pytest.raises(Refusal) as refused:
-        batcher.submit([work.job(3), work.job(4)])
-    assert refused.value.status == 429 and int(refused.value.headers["Retry-After"]) >= 1 and batcher.waiting == 2
-    batcher.submit([work.job(5)])
+        worker.submit([work.job(3), work.job(4)])
+    assert refused.value.status == 429 and int(refused.value.headers["Retry-After"]) >= 1 and worker.waiting == 2
+    worker.submit([work.job(5)])
     work.go.set()
 
 
 def test_those_who_left_make_room(start, work):
-    batcher = start(queue=2)
-    batcher.submit([work.job(0, group="first")])
-    while batcher.waiting:
+    worker = start(queue=2)
+    worker.submit([work.job(0, group="first")])
+    while worker.waiting:
         time.sleep(0.001)
     gone = [work.job(1), work.job(2)]
-    batcher.submit(gone)
+    worker.submit(gone)
     for job in gone:
         job.leave()
     kept = work.job(3)
-    batcher.submit([kept])
+    worker.submit([kept])
     work.go.set()
     assert kept.answer.result(5) == 6
 
 
 def test_closing_finishes_what_was_taken_and_takes_no_more(start, work):
-    batcher = start(batch=1)
+    worker = start(batch=1)
     jobs = [work.job(item) for item in range(5)]
-    batcher.submit(jobs)
+    worker.submit(jobs)
     work.go.set()
-    batcher.close()
+    worker.close()
     assert [job.answer.result(0) for job in jobs] == [0, 2, 4, 6, 8]
     with pytest.raises(Refusal) as refused:
-        batcher.submit([work.job(9)])
-    assert refused.value.status == 503 and not batcher.ready
+        worker.submit([work.job(9)])
+    assert refused.value.status == 503 and not worker.ready
 
 
 def test_the_worker_waits_for_as_many_as_it_answered_and_no_longer(start, work):
-    batcher = start(batch_wait=4.0)
+    worker = start(batch_wait=4.0)
     both = [work.job(item) for item in (1, 2)]
-    assert held(batcher, work, both) == [2, 4]  # two in the last batch, and nobody waits
+    assert held(worker, work, both) == [2, 4]  # two in the last batch, and nobody waits
     first, second = work.job(3), work.job(4)
-    batcher.submit([first])
+    worker.submit([first])
     time.sleep(0.2)
     assert not first.answer.done()  # the other may be about to ask again
     started = time.monotonic()
-    batcher.submit([second])
+    worker.submit([second])
     assert (first.answer.result(5), second.answer.result(5)) == (6, 8)
     assert work.batches[-1] == [3, 4] and time.monotonic() - started < 0.9  # a quarter of the bound is 1 s
 
 
 def test_clients_do_not_split_into_those_answered_and_those_waiting(start, work):
-    batcher = start(batch_wait=4.0)
+    worker = start(batch_wait=4.0)
     first = [work.job(item) for item in (1, 2)]
-    batcher.submit(first)
-    while batcher.waiting:
+    worker.submit(first)
+    while worker.waiting:
         time.sleep(0.001)
     waiting, back = [work.job(item) for item in (3, 4)], [work.job(item) for item in (5, 6)]
-    batcher.submit(waiting)
+    worker.submit(waiting)
     work.go.set()
     assert [job.answer.result(5) for job in first] == [2, 4]
-    batcher.submit(back)
+    worker.submit(back)
     assert [job.answer.result(5) for job in (*waiting, *back)] == [6, 8, 10, 12]
     assert work.batches[-1] == [3, 4, 5, 6]
 
 
 def test_one_that_does_not_come_back_is_waited_for_no_longer_than_the_bound(start, work):
-    batcher = start(batch_wait=0.4)
-    held(batcher, work, [work.job(item) for item in (1, 2)])
+    worker = start(batch_wait=0.4)
+    held(worker, work, [work.job(item) for item in (1, 2)])
     started, job = time.monotonic(), work.job(3)
-    batcher.submit([job])
+    worker.submit([job])
     job.answer.result(5)
     assert 0.09 < time.monotonic() - started < 0.4
 

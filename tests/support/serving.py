@@ -1,4 +1,4 @@
-"""Servers for tests, in this process and as a second one."""
+"""Servers for tests, in this process and as a separate one."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def client_of(model, limits=None, **options):
 
 
 class Process:
-    """``blanklm serve`` as a real process."""
+    """``blanklm serve`` as a separate process."""
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
         model = () if "--model" in arguments else ("--model", "yelp-words")

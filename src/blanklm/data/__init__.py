@@ -1,11 +1,11 @@
-"""Text in: the corpora known by name, readers for your own files, and the masking protocol of the paper.
+"""Text input: the registry of corpora, readers for your own files, and the masking protocols of the paper.
 
-``read_corpus("ptb", "test")`` streams a known corpus, ``read_texts("mine.jsonl.gz")`` streams a file of yours,
-``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only: importing it is cheap.
+``read_corpus("ptb", "test")`` streams a registered corpus, ``read_texts("mine.jsonl.gz")`` streams your own file,
+``mask_corpus(texts, ratio=0.3, seed=1)`` hides words in them. Standard library only, so importing it is cheap.
 """
 
 from blanklm.data.masking import (
-    Masked,
+    MaskedText,
     editors_restorations,
     many_slots,
     mask_corpus,
@@ -32,7 +32,7 @@ __all__ = [
     "Corpus",
     "CorpusFile",
     "FileStatus",
-    "Masked",
+    "MaskedText",
     "corpora",
     "data_root",
     "editors_restorations",

@@ -1,10 +1,10 @@
-"""Streams of texts from files: one line at a time, plain or compressed, never the whole file in memory.
+"""Stream texts from files, plain or compressed: one line at a time, never the whole file in memory.
 
-UTF-8 only, and strictly: a wrong byte would otherwise reach the vocabulary unseen. A line ends at a newline
+Files must be valid UTF-8: a wrong byte would otherwise end up in the vocabulary unnoticed. A line ends at a newline
 (LF or CRLF) and nowhere else; the other Unicode line separators are ordinary characters of the text.
 
-A few kilobytes of .xz can hold terabytes, and a file without newlines is one line: both are bounded, and what goes
-beyond is refused by name. Archives (.zip, .tar) are never unpacked.
+A few kilobytes of .xz can hold terabytes, and a file without newlines is one line: both are bounded, and a file that
+exceeds the bounds is refused by name. Archives (.zip, .tar) are never unpacked.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from blanklm.errors import DataError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 COMPRESSED = (".xz", ".gz", ".bz2", ".zst")
 ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 LONGEST_LINE = 2**26  # bytes
 CHUNK = 2**20  # bytes read at a time
-GREATEST_EXPANSION = 200  # decompressed size over compressed size; text reaches 3 to 20
+GREATEST_EXPANSION = 200  # decompressed over compressed size; text reaches 3 to 20
 ZST_INPUT = 2**12  # compressed bytes at a time: zstd may expand them some ten thousand times
-SMALL = 2**26  # bytes that any file may expand to, however small it is
+SMALL = 2**26  # bytes that even the smallest file may expand to
 DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)  # what the standard readers raise on a damaged file
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or .xz, .gz, .bz2 or .zst, without their newline.
+    """Yield the lines of a UTF-8 text file, plain or .xz, .gz, .bz2 or .zst, without their newline.
 
     A byte order mark at the start of the file is dropped. A missing file raises here, not at the first line.
     """
@@ -46,9 +49,9 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str]:
 
 
 def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
-    """The texts of a file: its lines, or the ``field`` of each object where it is a .jsonl file (compressed or not).
+    """Yield the texts of a file: its lines, or the ``field`` of each object of a .jsonl file (compressed or not).
 
-    Blank lines of a .jsonl file are passed over; those of a plain text file are texts without words.
+    Blank lines of a .jsonl file are skipped; those of a plain text file are empty texts.
     """
     path = Path(path)
     lines = read_lines(path)
@@ -56,7 +59,7 @@ def read_texts(path: str | PathLike[str], field: str = "text") -> Iterator[str]:
 
 
 def matching_files(pattern: str) -> list[Path]:
-    """The files that a path or a pattern names, in order."""
+    """Return the files that a path or glob pattern names, sorted."""
     if Path(pattern).exists():
         return [Path(pattern)]
     files = sorted(Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
@@ -68,14 +71,14 @@ def matching_files(pattern: str) -> list[Path]:
 
 
 def is_jsonl(path: Path) -> bool:
-    """Whether a file holds JSON lines, by its name; compressed or not."""
+    """Tell by its name whether a file, compressed or not, holds JSON lines."""
     return (path.stem if path.suffix in COMPRESSED else path.name).endswith(".jsonl")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """The file's bytes, decompressed as its suffix says."""
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a file for reading, decompressed as its suffix says."""
     if path.suffix in ARCHIVES or ".tar" in path.suffixes:
-        raise DataError(f"{path} is an archive: unpack it, and give the text files inside")
+        raise DataError(f"{path} is an archive: unpack it and pass the text files inside")
     match path.suffix:
         case ".xz":
             chunks = _read_chunks(lzma.open, path)
@@ -91,28 +94,28 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def bounded_lines(stream: IO[bytes], name: str | PathLike[str]) -> Iterator[bytes]:
-    """The lines of a stream with their newlines; one too long to be a text is refused before it is in memory."""
+    """Yield the lines of a stream with their newlines; refuse one too long to be a text before it is in memory."""
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
         if len(line) > LONGEST_LINE:
-            raise DataError(f"{name}:{number} is longer than {LONGEST_LINE // 2**20} MiB: is this a file of texts?")
+            raise DataError(f"{name}:{number} is longer than {LONGEST_LINE // 2**20} MiB: is this a text file?")
         yield line
 
 
-def _read_chunks(opener: Callable[[Path, str], IO[bytes]], path: Path) -> Iterator[bytes]:
-    with opener(path, "rb") as stream:
+def _read_chunks(opener: Callable[[Path], io.BufferedIOBase], path: Path) -> Iterator[bytes]:
+    with opener(path) as stream:
         yield from iter(lambda: stream.read(CHUNK), b"")
 
 
 def _bounded(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """The chunks of a compressed file, up to a size that its own makes credible."""
+    """Yield the chunks of a compressed file, up to the greatest size that is plausible for text."""
     left = max(SMALL, GREATEST_EXPANSION * path.stat().st_size)
     for chunk in chunks:
         left -= len(chunk)
         if left < 0:
             raise DataError(
-                f"{path} expands to more than {GREATEST_EXPANSION} times its size, which text does not: "
+                f"{path} expands to more than {GREATEST_EXPANSION} times its size, which text never does: "
                 "if you trust it, decompress it first"
             )
         yield chunk
@@ -127,7 +130,7 @@ def _zst_chunks(path: Path) -> Iterator[bytes]:
         ) from None
     decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)  # also what `zstd --long` writes
 
-    # The package's own file objects end in silence where the file is cut short; this checks that each frame ends.
+    # The package's own file objects silently accept a truncated file; this checks that every frame is complete.
     def chunks() -> Iterator[bytes]:
         frame = None
         with open(path, "rb") as file:
@@ -141,13 +144,13 @@ def _zst_chunks(path: Path) -> Iterator[bytes]:
                     compressed = frame.unused_data if frame.eof else b""
                     frame = None if frame.eof else frame
         if frame is not None:
-            raise EOFError("the last frame is cut short")
+            raise EOFError("the last frame is truncated")
 
     return chunks()
 
 
 class _ChunkStream(io.RawIOBase):
-    """An iterator of bytes as a file."""
+    """Present an iterator of bytes as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -156,14 +159,15 @@ class _ChunkStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        target = memoryview(buffer)
         while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
             self._rest = memoryview(chunk)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
+        size = min(len(target), len(self._rest))
+        target[:size] = self._rest[:size]
         self._rest = self._rest[size:]
         return size
 
@@ -176,7 +180,7 @@ def _decoded_lines(path: Path) -> Iterator[str]:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), path, number)
     except DAMAGE as error:
-        raise DataError(f"{path} cannot be read ({error}): fetch it again or check its permissions") from error
+        raise DataError(f"{path} cannot be read ({error}): download it again or check its permissions") from error
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:
@@ -185,7 +189,7 @@ def _decode(line: bytes, path: Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number} is not UTF-8 (0x{line[error.start]:02x} is byte {error.start + 1} of the line): "
-            "convert the file first, e.g. iconv -f LATIN1 -t UTF-8 old.txt > new.txt"
+            "convert the file first, for example iconv -f LATIN1 -t UTF-8 old.txt > new.txt"
         ) from None
 
 
@@ -196,11 +200,13 @@ def _fields(path: Path, lines: Iterator[str], field: str) -> Iterator[str]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number} is not JSON ({error.msg} at column {error.colno})") from None
+            raise DataError(
+                f"{path}:{number} is not JSON ({error.msg} at column {error.colno}): fix or remove the line"
+            ) from None
         if not isinstance(record, dict):
-            raise DataError(f"{path}:{number} is not a JSON object: write one {{...}} a line")
+            raise DataError(f"{path}:{number} is not a JSON object: write one {{...}} per line")
         if field not in record:
-            raise DataError(f"{path}:{number} has no field {field!r}; it has {', '.join(record) or 'none'}")
+            raise DataError(f"{path}:{number} has no field {field!r}: its fields are {', '.join(record) or 'none'}")
         if not isinstance(record[field], str):
-            raise DataError(f"{path}:{number}: the field {field!r} is not a string")
+            raise DataError(f"{path}:{number}: the field {field!r} is not a string: put the text in quotes")
         yield record[field]

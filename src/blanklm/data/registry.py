@@ -1,18 +1,19 @@
-"""The corpora known by name: what each is, where it comes from, its licence, and the checksum of every file.
+"""The registry of corpora: what each is, where it comes from, its licence, and the checksum of every file.
 
-No text comes with the package. A corpus is a folder of the data root (``data_root()``), and a *split* is one of
-its files under its name without ``.txt`` and ``.xz``: ``train``, ``valid.0`` (negative; 1 is positive),
+The package contains no text. A corpus is a folder of the data root (``data_root()``), and a *split* is one of its
+files, named without ``.txt`` and ``.xz``: ``train``, ``valid.0`` (negative; 1 is positive),
 ``reference.0.0``, ``train.marked``, ``train.jsonl``, ``baseline_outputs/DualRL.test.0.tsf``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from blanklm.data.readers import DAMAGE, open_bytes, read_lines
 from blanklm.errors import DataError
@@ -20,7 +21,7 @@ from blanklm.errors import DataError
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file of a corpus. ``text_sha256`` is that of the text inside: it holds for any compression, or none."""
+    """One file of a corpus. ``text_sha256`` is the checksum of the text inside, however it is compressed."""
 
     path: str  # relative to the data root
     sha256: str
@@ -30,7 +31,7 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus and its files by split; ``sources`` lists the parts of a corpus compiled from many."""
+    """A corpus and its files by split; ``sources`` lists the origins of a corpus compiled from several."""
 
     name: str
     summary: str
@@ -48,15 +49,15 @@ class FileStatus:
 
 
 def corpora() -> list[Corpus]:
-    """Every corpus known by name, whether its text is here or not."""
+    """Return every registered corpus, whether its text is on this machine or not."""
     return list(CORPORA.values())
 
 
 def data_root() -> Path:
-    """$BLANKLM_DATA; else ./data, where it holds a known corpus; else the user's cache folder."""
+    """Return $BLANKLM_DATA; else ./data if it holds a registered corpus; else the user's cache folder."""
     if chosen := os.environ.get("BLANKLM_DATA"):
         return Path(chosen).expanduser()
-    # Many projects have a ./data of their own; one without any corpus of ours must not hide the cache folder.
+    # Many projects have a ./data folder; one without any registered corpus must not hide the cache folder.
     beside = Path.cwd() / "data"
     if any((beside / name).is_dir() for name in CORPORA):
         return beside
@@ -64,20 +65,20 @@ def data_root() -> Path:
 
 
 def find(name: str, split: str) -> Path:
-    """Where the file of this split lies, compressed or as plain text; DataError says what to do where it does not."""
+    """Return the path of a split's file, compressed or plain; if it is missing, DataError says what to do."""
     corpus = _corpus(name)
     if not corpus.files:
         beside = [data_root() / name / f"{split}{ending}" for ending in (".txt", ".txt.xz")]
         if present := [path for path in beside if path.is_file()]:
             return present[0]
         raise DataError(
-            f"{name} is known by its origin only: take it from {corpus.origin}, and put {split}.txt into "
-            f"{data_root() / name}, or give the path of your text file instead of the name"
+            f"{name} is not distributed here: get it from {corpus.origin} and put {split}.txt into "
+            f"{data_root() / name}, or pass the path of your text file instead of the name"
         )
     if split not in corpus.files:
         splits = ", ".join(known for known in corpus.files if "/" not in known)
-        raise DataError(f"{name} has no split {split!r}: it has {splits}")
-    path = _lies_at(corpus.files[split])
+        raise DataError(f"{name} has no split {split!r}: choose {splits}")
+    path = _path_of(corpus.files[split])
     if path is None:
         expected = data_root() / corpus.files[split].path
         raise DataError(
@@ -88,15 +89,15 @@ def find(name: str, split: str) -> Path:
 
 
 def read_corpus(name: str, split: str) -> Iterator[str]:
-    """The lines of a split as they stand in the file: texts, or the JSON or tab-separated records of some splits."""
+    """Yield the lines of a split unchanged: texts or, for some splits, JSON or tab-separated records."""
     return read_lines(find(name, split))
 
 
 def verify(name: str) -> list[FileStatus]:
-    """For each file of the corpus: is it there, and is its text the registry's?"""
+    """Check for each file of a corpus that it exists and that its text has the registered checksum."""
     statuses = []
     for split, file in _corpus(name).files.items():
-        path = _lies_at(file)
+        path = _path_of(file)
         if path is None:
             statuses.append(FileStatus(split, data_root() / file.path, "missing"))
         else:
@@ -106,11 +107,11 @@ def verify(name: str) -> list[FileStatus]:
 
 def _corpus(name: str) -> Corpus:
     if name not in CORPORA:
-        raise DataError(f"there is no corpus {name!r}: known are {', '.join(CORPORA)}")
+        raise DataError(f"there is no corpus {name!r}: choose {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
-def _lies_at(file: CorpusFile) -> Path | None:
+def _path_of(file: CorpusFile) -> Path | None:
     path = data_root() / file.path
     plain = path.with_name(path.name.removesuffix(".xz"))  # as the origins publish it
     return next((candidate for candidate in (path, plain) if candidate.is_file()), None)
@@ -121,14 +122,14 @@ def _is_intact(path: Path, file: CorpusFile) -> bool:
         with open(path, "rb") as stream:
             if _sha256(stream) == file.sha256:
                 return True
-        # Compressing the same text elsewhere gives other bytes: the text inside decides.
+        # The same text compressed elsewhere has other bytes: compare the text inside.
         with open_bytes(path) as stream:
             return _sha256(stream) == file.text_sha256
     except DAMAGE:
         return False
 
 
-def _sha256(stream: IO[bytes]) -> str:
+def _sha256(stream: io.BufferedReader) -> str:
     return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -173,8 +174,8 @@ _KNOWN = (
     ),
     Corpus(
         name="wikitext2",
-        summary="WikiText-2 at word level, complete: one paragraph a line, blank lines and headings ( = Title = ) "
-        "included, rare words <unk>.",
+        summary="WikiText-2 at word level, complete: one paragraph per line, with blank lines and headings "
+        "( = Title = ), rare words <unk>.",
         origin="github.com/nodiff-229/deeplearning_hw2, data/wikitext2.zip (train, valid) and "
         "github.com/pytorch/examples, word_language_model/data/wikitext-2 (test)",
         licence="CC BY-SA 3.0 (Wikipedia)",
@@ -188,7 +189,7 @@ _KNOWN = (
     Corpus(
         name="yahoo",
         summary="Yahoo Answers documents of at most 200 words (Yang et al. 2017): the exact valid and test, "
-        "10,000 each, and no train; train on valid, report on test. Lower case, unknown words _UNK, in topic order.",
+        "10,000 each, without train: train on valid, report on test. Lower case, unknown words _UNK, in topic order.",
         origin="github.com/harvardnlp/DeepLatentNLP, data/yahoo (git blobs 4f7681b, fc5b20a); the vocabulary "
         "from github.com/OpenVLG/DELLA, data/yahoo/vocab.txt",
         licence="none stated for the text (Yahoo Webscope); the repository is MIT",
@@ -196,8 +197,8 @@ _KNOWN = (
     Corpus(
         name="yelp",
         summary="Yelp sentences by sentiment, 0 negative and 1 positive (Shen et al. 2017, split of Li et al. 2018): "
-        "exact valid and test, four human references, outputs of published systems. The train files are put together "
-        "from published samples of the original, without any valid or test sentence: 421,900 lines for 443,259.",
+        "exact valid and test, four human references, outputs of published systems. The train files are assembled "
+        "from published samples of the original, without any valid or test sentence: 421,900 of 443,259 lines.",
         origin="github.com/lijuncen/Sentiment-and-Style-Transfer@14a48fa, data/yelp (valid, test); "
         "github.com/luofuli/DualRL@f412d90, outputs/yelp (references, outputs); train from "
         "github.com/shentianxiao/language-style-transfer@f078a9d and four published samples",
@@ -207,7 +208,7 @@ _KNOWN = (
         name="amazon",
         summary="Amazon review sentences by sentiment, 0 negative and 1 positive (Li et al. 2018): exact valid and "
         "test, one human reference in test order, outputs of published systems. The train files are a part, 144,299 "
-        "lines for 555K, partly chosen for having a near neighbour of the other sentiment.",
+        "of 555K lines, some selected because they have a near neighbour of the other sentiment.",
         origin="github.com/lijuncen/Sentiment-and-Style-Transfer@14a48fa, data/amazon; train from "
         "github.com/AkshayaRaju/text_style_transfer_via_feature_transforms and "
         "github.com/FayeXXX/A-Benchmark-of-Text-Style-Transfer",
@@ -215,17 +216,17 @@ _KNOWN = (
     ),
     Corpus(
         name="edh_latin",
-        summary="59,042 Latin inscriptions of the Epigraphic Database Heidelberg. In .marked and .jsonl splits [x] is "
-        "lost and restored by the editor; - is one lost letter, # a loss of unknown extent. Formulaic texts repeat "
-        "across splits.",
+        summary="59,042 Latin inscriptions of the Epigraphic Database Heidelberg. In .marked and .jsonl splits, [x] "
+        "was lost and restored by the editor; - is one lost letter, # a loss of unknown length. Formulaic texts "
+        "recur across splits.",
         origin="github.com/epigraphic-database-heidelberg/data, the EpiDoc files under inscriptions",
         licence="CC BY-SA 4.0",
     ),
     Corpus(
         name="greek_documentary",
         summary="7,846 ancient Greek inscriptions and papyri without accents, and two sets of restoration items with "
-        "their solutions; - is one lost letter, # a loss of unknown extent. Texts that overlap a published test item "
-        "are all in test.",
+        "their solutions; - is one lost letter, # a loss of unknown length. Texts that overlap a published test "
+        "item are all in test.",
         origin="github.com/ericu9500/PapyriAndInscriptions, eval/test_data; "
         "github.com/brennannicholson/ancient-greek-char-bert (excerpts of PHI-ML); EpiDoc files of "
         "github.com/epigraphic-database-heidelberg/data, ISicily/ISicily, Brown-University-Library/iip-texts and "
@@ -235,15 +236,15 @@ _KNOWN = (
     ),
     Corpus(
         name="greek_literature",
-        summary="170 million characters of ancient Greek literature in chunks of 400 to 1,000, written as "
-        "greek_documentary is: for pre-training.",
+        summary="170 million characters of ancient Greek literature in chunks of 400 to 1,000, in the spelling "
+        "of greek_documentary: for pre-training.",
         origin="github.com/PerseusDL/canonical-greekLit@a065c35 (perseus) and "
         "github.com/OpenGreekAndLatin/First1KGreek@6812dab (first1k)",
         licence="CC BY-SA 4.0",
     ),
     Corpus(
         name="english",
-        summary="Natural English as written, a sentence or paragraph a line: a balanced mix of 36 million words "
+        summary="Natural English as written, one sentence or paragraph per line: a balanced mix of 36 million words "
         "(mix.0-2), 20 million more (more.0-1) and 2,000 held-out lines (valid).",
         origin="26 public sources (encyclopaedia, talk, textbooks, fiction, dialogue, web), listed with their commits "
         "in Corpus.sources",
@@ -254,7 +255,7 @@ _KNOWN = (
 
 
 def _with_files() -> dict[str, Corpus]:
-    """Each corpus with its rows of files.tsv (path, lines, sha256, text_sha256)."""
+    """Return each corpus with its rows of files.tsv (path, lines, sha256, text_sha256)."""
     table = {corpus.name: corpus for corpus in _KNOWN}
     files: dict[str, dict[str, CorpusFile]] = {name: {} for name in table}
     _, *rows = Path(__file__).with_name("files.tsv").read_text(encoding="utf-8").splitlines()

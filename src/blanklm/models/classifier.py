@@ -1,8 +1,8 @@
-"""Which style a text is in: two classifiers of different kinds, so that the one that judges never ranked.
+"""Classify the style of a text.
 
-``AttentionClassifier``, a Bi-LSTM with attention (Section 4.3): its attention says which words carry the style, and so
-are masked, and its probabilities rank rewritten texts. ``ConvolutionClassifier``, a CNN over word n-grams with
-max-over-time pooling (Kim 2014): it judges, and has no part in the writing.
+``AttentionClassifier`` is a Bi-LSTM with attention (Section 4.3): words with high attention carry the style and are
+masked, and its probabilities rank rewritten texts. The CNN that judges the result (``paper/baselines/judge.py``) shares
+the base class and nothing else, so that no system is ranked by its judge.
 """
 
 from __future__ import annotations
@@ -15,29 +15,32 @@ from torch.nn import functional as F
 
 from blanklm.core.special import PAD
 from blanklm.core.texts import Batch
+from blanklm.errors import BlankLMError
 from blanklm.models.model import Model
 from blanklm.models.registry import register
 
 
 class Classifier(Model):
-    """p(style | text) = softmax of the logits that ``read`` finds in the vectors of its words."""
+    """p(style | text): a softmax over the logits that ``read`` computes from word vectors."""
 
     embedding: nn.Embedding
 
     def read(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """Word vectors [B, L, e] of texts of ``lengths`` [B] -> logits [B, S]; nothing after a text's end is read."""
+        """Return the logits [B, S] of texts given as word vectors [B, L, e]; ignore what follows ``lengths`` [B]."""
         raise NotImplementedError
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """[B, S] for texts [B, L]."""
+        """Return the logits [B, S] of texts [B, L]."""
         return self.read(self.embedding(tokens), lengths)
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
 
     def loss(self, batch: Batch) -> Tensor:
-        """- log p(style) of each text [B]."""
-        with torch.autocast(self.device.type, enabled=False):  # too small to gain by half precision
+        """Return - log p(style) of each text [B]."""
+        if batch.styles is None:
+            raise BlankLMError("a classifier is trained on texts with a style: use train --task transfer")
+        with torch.autocast(self.device.type, enabled=False):  # too small to gain from half precision
             return F.cross_entropy(self.logits(batch.tokens, batch.lengths), batch.styles, reduction="none")
 
 
@@ -45,7 +48,7 @@ class Classifier(Model):
 class AttentionClassifierConfig:
     vocabulary: int
     styles: int = 2
-    width: int = 96  # of the word vectors, and of the state of each direction
+    width: int = 96  # of the word vectors and of the state of each direction
     dropout: float = 0.5
     max_length: int = 512
 
@@ -68,7 +71,7 @@ class AttentionClassifier(Classifier):
         return self.read_and_attend(vectors, lengths)[0]
 
     def read_and_attend(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits [B, S] and the weight of each word [B, L]: positive, 1 in all for each text, 0 after its end."""
+        """Return the logits [B, S] and the attention [B, L]: it sums to 1 for each text and is 0 after its end."""
         states = self.states(self.dropout(vectors), lengths)  # [B, L, 2e]
         scores = self.attend_out(torch.tanh(self.attend_hidden(states))).squeeze(2)  # [B, L]
         inside = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]  # [B, L]
@@ -77,17 +80,17 @@ class AttentionClassifier(Classifier):
         return self.out(self.dropout(summary)), weights
 
     def states(self, vectors: Tensor, lengths: Tensor) -> Tensor:
-        """What the two directions have read at each word [B, L, 2e]; the second reads each text from its own end."""
+        """Return the states of both directions at each word [B, L, 2e]; the second starts at the end of each text."""
         back, _ = self.backwards(reverse(vectors, lengths))
         return torch.cat((self.forwards(vectors)[0], reverse(back, lengths)), dim=2)
 
     def attention(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """The weight [B, L] of each word of the texts [B, L]."""
+        """Return the attention [B, L] to each word of the texts [B, L]."""
         return self.read_and_attend(self.embedding(tokens), lengths)[1]
 
 
 def reverse(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """The first ``lengths`` [B] of the vectors [B, L, e] of each text in reverse order; the rest stays."""
-    place = torch.arange(vectors.shape[1], device=vectors.device).expand(vectors.shape[:2])  # [B, L]
-    mirrored = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)  # [B, L]
+    """Reverse the first ``lengths`` [B] vectors of each text [B, L, e]; the rest stays in place."""
+    position = torch.arange(vectors.shape[1], device=vectors.device).expand(vectors.shape[:2])  # [B, L]
+    mirrored = torch.where(position < lengths[:, None], lengths[:, None] - 1 - position, position)  # [B, L]
     return vectors.gather(1, mirrored[:, :, None].expand_as(vectors))

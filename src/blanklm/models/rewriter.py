@@ -1,6 +1,6 @@
-"""What rewrites a text in another style, as one model on disk: a classifier that marks and ranks, a BLM that writes.
+"""The model of style transfer on disk: a classifier that marks and ranks, and a BLM that writes.
 
-The two are trained apart, each by its own objective; this only keeps them together with the names of the styles.
+The two are trained separately, each on its own objective; this only stores them together with the names of the styles.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
 
 @dataclass(frozen=True)
 class RewriterConfig:
-    styles: list[str]  # their names, by number
+    styles: list[str]  # their names, in order of their numbers
     classifier: AttentionClassifierConfig
     writer: StyledBLMConfig
 
     def __post_init__(self) -> None:
         if len(set(self.styles)) != self.writer.styles or self.writer.styles != self.classifier.styles:
-            raise BlankLMError("a rewriter's classifier and writer know the same styles, each by a name of its own")
+            raise BlankLMError(
+                f"the names {self.styles} do not match the {self.classifier.styles} styles of the classifier and the "
+                f"{self.writer.styles} of the writer: give each style one distinct name"
+            )
 
     @property
     def vocabulary(self) -> int:

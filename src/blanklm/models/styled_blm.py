@@ -1,8 +1,8 @@
-"""One BLM for several styles: p(b, w, l, r | c, s). The style is no symbol of the canvas, it colours every symbol:
-the vector of style s is added to each input vector, and the three parts of the BLM stay as they are.
+"""One BLM for several styles: p(b, w, l, r | c, s).
 
-Since one model knows every style, it can also say which words tell them apart: with a contrast g > 0 it writes words by
-p(w | c, b, s) * (p(w | c, b, s) / p(w | c, b, other styles))^g, normalised.
+The style is not a symbol of the canvas: the vector of style s is added to every input vector, and the three parts of
+the BLM stay as they are. Since one model knows every style, it also knows which words distinguish them: with a contrast
+g > 0 it predicts words by p(w | c, b, s) * (p(w | c, b, s) / p(w | c, b, other styles))^g, normalised.
 """
 
 from __future__ import annotations
@@ -26,47 +26,53 @@ class StyledBLMConfig(BLMConfig):
 
 
 @dataclass(frozen=True)
-class StyledDrawn:
-    drawn: BLMTargets
+class StyledTargets(BLMTargets):
+    """The targets of a BLM with the style of each text."""
+
     styles: Tensor  # [B]
 
 
 @register("styled-blm", StyledBLMConfig)
 class StyledBLM(BLM):
+    config: StyledBLMConfig
+
     def __init__(self, config: StyledBLMConfig) -> None:
         super().__init__(config)
         self.style = nn.Embedding(config.styles, config.encoder.width)
         nn.init.normal_(self.style.weight, std=0.02)
-        self.fixed: int | None = None  # the style that all canvases are in
-        self.contrast = 0.0  # how far it goes out of the way of the other styles
+        self.fixed_style: int | None = None  # the style of all canvases in decoding
+        self.contrast = 0.0  # against the other styles; 0: off
 
     def in_style(self, style: int, contrast: float = 0.0) -> StyledBLM:
-        """The same model, on the same weights, as a policy that writes in one style."""
-        fixed = copy(self)
-        fixed.fixed, fixed.contrast = style, contrast
-        return fixed
+        """Return a policy that writes in one style; it shares the weights of this model."""
+        policy = copy(self)
+        policy.fixed_style, policy.contrast = style, contrast
+        return policy
 
     def encode(self, canvas: Tensor, packing: Packing) -> Tensor:
-        if self.fixed is None:
-            raise BlankLMError("this model writes in several styles: say in which, with in_style()")
-        return self.encoder(self.embedding(canvas) + self.style.weight[self.fixed], packing)
+        if self.fixed_style is None:
+            raise BlankLMError("this model writes in several styles: choose one with in_style()")
+        return self.encoder(self.embedding(canvas) + self.style.weight[self.fixed_style], packing)
 
     @torch.inference_mode()
     def score(self, canvases: Tensor, lengths: Tensor, longest: int) -> BLMScores:
-        own = super().score(canvases, lengths, longest)
+        scores = super().score(canvases, lengths, longest)
         if not self.contrast:
-            return own
-        others = [style for style in range(self.config.styles) if style != self.fixed]
-        rest = sum(self.in_style(style).score(canvases, lengths, longest).log_p_word for style in others)  # [K, V]
-        told_apart = (own.log_p_word - rest / len(others)).nan_to_num(0.0)  # what is no word is none in any style
-        return replace(own, log_p_word=(own.log_p_word + self.contrast * told_apart).log_softmax(1))
+            return scores
+        others = [style for style in range(self.config.styles) if style != self.fixed_style]
+        total = sum(self.in_style(style).score(canvases, lengths, longest).log_p_word for style in others)  # [K, V]
+        # Padding and blanks have probability 0 in every style: -inf - -inf is set to no difference.
+        difference = (scores.log_p_word - total / len(others)).nan_to_num(0.0)  # [K, V]
+        return replace(scores, log_p_word=(scores.log_p_word + self.contrast * difference).log_softmax(1))
 
-    def prepare(self, batch: Batch) -> StyledDrawn:
-        return StyledDrawn(super().prepare(batch), batch.styles)
+    def prepare(self, batch: Batch) -> StyledTargets:
+        if batch.styles is None:
+            raise BlankLMError("a model of several styles is trained on texts with a style: use train --task transfer")
+        return StyledTargets(**vars(super().prepare(batch)), styles=batch.styles)
 
-    def loss(self, styled: StyledDrawn) -> Tensor:
-        """Eq. 8 of each text, given its style [B]."""
-        actions = styled.drawn.actions
-        style = styled.styles[actions.packing.sequence]  # [T]; what is left over in a row takes the last text's
+    def loss(self, targets: StyledTargets) -> Tensor:
+        """Return Eq. 8 of each text, given its style [B]."""
+        actions = targets.actions
+        style = targets.styles[actions.packing.sequence]  # [T]; padding at the end of a row takes the last text's style
         z = self.encoder(self.embedding(actions.canvas) + self.style(style), actions.packing)  # [T, d]
-        return self.loss_of(self.read_out(z, actions), styled.drawn)
+        return self.loss_of(self.read_out(z, actions), targets)

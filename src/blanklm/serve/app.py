@@ -1,17 +1,17 @@
 """The HTTP application: routes, errors and the lifetime of a request.
 
-A request is prepared in a thread of the event loop's pool, worked on by the one worker of ``batching``, and answered
-when all its texts are done, when its deadline passes, or not at all when its client leaves.
+A request is prepared in a thread of the event loop's pool, processed by the one ``Worker``, and answered when all its
+texts are done or its deadline passes; if its client leaves, it is stopped.
 """
 
-# No ``from __future__ import annotations`` here: FastAPI reads the types of endpoints, which are made in a function.
+# No ``from __future__ import annotations`` here: FastAPI reads the types of endpoints, which are local variables.
 import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,23 +19,39 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from blanklm import __version__
-from blanklm.api import BlankLM
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.serve.events import EVENT_SCHEMA, Stream
-from blanklm.serve.guard import Guard, refused
-from blanklm.serve.limits import Limits, Refusal, out_of_time
-from blanklm.serve.prometheus import Measured, Metrics
+from blanklm.serve.guard import Guard, refusal_response
+from blanklm.serve.limits import Limits, Refusal, deadline_passed
+from blanklm.serve.prometheus import Metrics, MetricsMiddleware
 from blanklm.serve.tasks import TASKS
+from blanklm.serve.tasks.canvases import CanvasJob
+from blanklm.serve.tasks.fill import FillBody
 from blanklm.serve.tasks.task import Task, TaskBody
-from blanklm.serve.worker import Batcher, Job, Stopped
+from blanklm.serve.worker import Job, Stopped, Worker
 
 LOG = logging.getLogger("uvicorn.error")
 STATIC = Path(__file__).parent / "static"
+
+
+class ServedModel(Protocol):
+    """What the server itself asks of a model: BlankLM, Restorer or Transfer."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def longest(self) -> int: ...
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def about(self) -> dict[str, Any]: ...
 
 
 class ErrorDetail(BaseModel):
@@ -58,7 +74,7 @@ class ModelRecord(BaseModel):
     language: str
     licence: str
     summary: str
-    styles: list[str]  # that it writes in, where it rewrites texts
+    styles: list[str]  # that it writes in, if it rewrites texts
 
 
 class ModelsAnswer(BaseModel):
@@ -74,100 +90,104 @@ REFUSALS = {
     400: "not JSON, or a Host header that is not this server's",
     401: "the token is missing or wrong",
     404: "no such model",
-    408: "the body took too long to come",
+    408: "the body was sent too slowly",
     413: "the body is too large",
-    415: "the body is not said to be JSON",
+    415: "the Content-Type is not JSON",
     422: "a field is wrong",
-    429: "too many texts are waiting; Retry-After says when to come again",
+    429: "too many texts are waiting; Retry-After says when to try again",
     503: "shutting down",
     504: "the deadline has passed",
 }
 
 
 class Service:
-    """The models, the worker and the limits: all that the endpoints share."""
+    """The state that the endpoints share: models, worker, limits and metrics."""
 
-    def __init__(self, models: Mapping[str, BlankLM], limits: Limits) -> None:
+    def __init__(self, models: Mapping[str, ServedModel], limits: Limits) -> None:
         self.models, self.limits, self.metrics = dict(models), limits, Metrics()
-        self.batcher = Batcher(limits, self.metrics.observe)
-        self.metrics.watch(self.batcher)
+        self.worker = Worker(limits, self.metrics.observe)
+        self.metrics.watch(self.worker)
 
-    def able(self, task: Task) -> list[str]:
-        """The models that can do a task, its default first."""
+    def models_for(self, task: Task) -> list[str]:
+        """Return the names of the models that can do a task, its default first."""
         return [name for name, model in self.models.items() if task.takes(model)]
 
     async def jobs(self, task: Task, body: TaskBody) -> Sequence[Job]:
-        """The jobs of a request, not yet submitted."""
-        able = self.able(task)
-        if body.model is not None and body.model not in able:
-            message = f"there is no model {body.model!r} for this: served are {', '.join(able)}"
+        """Return the jobs of a request, not yet submitted."""
+        names = self.models_for(task)
+        if body.model is not None and body.model not in names:
+            message = f"there is no model {body.model!r} for this task: choose {', '.join(names)}"
             raise Refusal(404, "no_such_model", message, "model")
         deadline = time.monotonic() + min(self.limits.deadline, body.deadline or self.limits.deadline)
-        models = {name: self.models[name] for name in ([body.model] if body.model is not None else able)}
+        models = {name: self.models[name] for name in ([body.model] if body.model is not None else names)}
         return await run_in_threadpool(task.jobs_with, models, body, self.limits, deadline)
 
-    async def finished(self, jobs: Sequence[Job], request: Request) -> None:
-        """Wait for all the jobs; when the deadline passes or the client leaves, what is left of them is stopped."""
-        done = asyncio.gather(*(asyncio.wrap_future(job.answer) for job in jobs), return_exceptions=True)
-        gone = asyncio.create_task(_disconnected(request))
+    async def wait_for(self, jobs: Sequence[Job], request: Request) -> None:
+        """Wait for all jobs; when the deadline passes or the client leaves, stop the rest."""
+        answers = (asyncio.wrap_future(job.answer) for job in jobs)
+        done: asyncio.Future[Any] = asyncio.gather(*answers, return_exceptions=True)
+        gone: asyncio.Future[Any] = asyncio.create_task(_disconnect(request))
         try:
             seconds = jobs[0].deadline - time.monotonic()
             await asyncio.wait({done, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
-                raise out_of_time() if not gone.done() else Refusal(499, "gone", "the client has left")
+                raise Refusal(499, "gone", "the client has left") if gone.done() else deadline_passed()
         finally:
             for job in jobs:
                 job.leave()
             gone.cancel()
 
-    def models_records(self) -> list[dict]:
+    def model_records(self) -> list[ModelRecord]:
         return [
-            {
-                "name": name,
-                "default": name == next(iter(self.models)),
-                "tasks": [task.name for task in TASKS if task.takes(model)],
-                "tokens": model.tokenizer.kind,
-                "max_length": model.longest,
-                "parameters": model.parameters,
-                "styles": list(getattr(model, "styles", ())),
-                **{key: str(model.about.get(key, "")) for key in ("language", "licence", "summary")},
-            }
+            ModelRecord(
+                name=name,
+                default=name == next(iter(self.models)),
+                tasks=[task.name for task in TASKS if task.takes(model)],
+                tokens=model.tokenizer.kind,
+                max_length=model.longest,
+                parameters=model.parameters,
+                language=str(model.about.get("language", "")),
+                licence=str(model.about.get("licence", "")),
+                summary=str(model.about.get("summary", "")),
+                styles=list(getattr(model, "styles", ())),
+            )
             for name, model in self.models.items()
         ]
 
 
 def refusal_of(job: Job, place: int) -> Refusal | None:
-    """Why a job that has ended has no answer, None if it has one."""
+    """Return the reason why a finished job has no answer; None if it has one."""
     error = job.answer.exception()
     if isinstance(error, BlankLMError):
         return Refusal(422, "no_fill", str(error), f"texts[{place}]")
     if isinstance(error, Stopped) or (error is None and job.answer.result() is None):
-        return out_of_time()
+        return deadline_passed()
     if error is not None:
-        LOG.error("a %s job has failed", job.task, exc_info=error)
-        return internal()
+        LOG.error("a %s job failed", job.task, exc_info=error)
+        return internal_error()
     return None
 
 
-def internal() -> Refusal:
-    return Refusal(500, "internal", "the server has made a mistake: its log says which")
+def internal_error() -> Refusal:
+    return Refusal(500, "internal", "internal error: see the log of the server")
 
 
-async def _disconnected(request: Request) -> None:
+async def _disconnect(request: Request) -> None:
+    """Wait until the client leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def create_app(
-    models: Mapping[str, BlankLM],
+    models: Mapping[str, ServedModel],
     limits: Limits | None = None,
     token: str | None = None,
     hosts: Sequence[str] | None = None,
     origins: Sequence[str] = (),
 ) -> FastAPI:
-    """The application for these models, the first of which is the default.
+    """Create the application for these models, the first of which is the default.
 
-    ``token``: what clients must send as a bearer token. ``hosts``: the names it answers to, any by default.
+    ``token``: the bearer token that clients must send. ``hosts``: the names it answers to, any by default.
     ``origins``: other sites whose pages may call the API.
     """
     limits = limits or Limits()
@@ -175,9 +195,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.batcher.start()
+        service.worker.start()
         yield
-        await run_in_threadpool(service.batcher.close)
+        await run_in_threadpool(service.worker.close)
 
     app = FastAPI(
         title="blanklm",
@@ -188,74 +208,83 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
-    wanted = [Depends(HTTPBearer(auto_error=False))] if token is not None else []  # the guard checks, the schema tells
+    # The guard checks the token; this only documents it in the schema.
+    security = [Depends(HTTPBearer(auto_error=False))] if token is not None else []
     for task in TASKS:
-        if service.able(task):
-            _add_endpoint(app, service, task, wanted)
-    _add_pages(app, service, wanted)
+        if service.models_for(task):
+            _add_endpoint(app, service, task, security)
+    _add_pages(app, service, security)
     _add_error_handlers(app)
-    # The last added stands outermost: count everything, then CORS (browsers ask first, without a token), then guard.
+    # The last one added is the outermost: count all requests, then CORS (preflights come without a token), then guard.
     app.add_middleware(Guard, limits=limits, token=token, hosts=hosts)
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
-    paths = {route.path for route in app.routes if hasattr(route, "methods")}
-    app.add_middleware(Measured, metrics=service.metrics, paths=paths)
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics, paths=paths)
     return app
 
 
-def _add_endpoint(app: FastAPI, service: Service, task: Task, wanted: Sequence[Any]) -> None:
-    title = task.name.capitalize()
-    answer = create_model(f"{title}Answer", model=(str, ...), results=(list[task.Result], ...))
-    responses = {status: {"model": ErrorAnswer, "description": why} for status, why in REFUSALS.items()}
-    if "stream" in task.Body.model_fields:
+def _add_endpoint(app: FastAPI, service: Service, task: Task, security: Sequence[Any]) -> None:
+    results_type = list[task.Result]  # type: ignore[name-defined]  # a type known at run time
+    answer = create_model(
+        f"{task.name.capitalize()}Answer",
+        __config__=ConfigDict(use_attribute_docstrings=True),  # for results that are TypedDicts
+        model=(str, ...),
+        results=(results_type, ...),
+    )
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": ErrorAnswer, "description": reason} for status, reason in REFUSALS.items()
+    }
+    if issubclass(task.Body, FillBody):
         responses[200] = {"content": {"text/event-stream": {"schema": EVENT_SCHEMA}}}
 
-    @app.post(
-        f"/v1/{task.name}",
-        summary=task.summary,
-        response_model=answer,
-        responses=responses,
-        name=task.name,
-        dependencies=wanted,
-    )
-    async def endpoint(request: Request, body: task.Body) -> Response:
+    async def endpoint(request: Request, body: TaskBody) -> Response:
         jobs = await service.jobs(task, body)
 
-        def result(job: Job, place: int) -> dict:
+        def result_of(job: Job, place: int) -> dict[str, Any]:
             refusal = refusal_of(job, place)
             if refusal is not None:
                 raise refusal
             return task.results(body, [job])[0]
 
-        if getattr(body, "stream", False):
-            stream = Stream(jobs, body.live, result)
-            service.batcher.submit(jobs)
-            headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # for what stands between us
+        if isinstance(body, FillBody) and body.stream:
+            stream = Stream(cast("Sequence[CanvasJob]", jobs), body.live, result_of)  # only canvases are streamed
+            service.worker.submit(jobs)
+            headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # for proxies in between
             return StreamingResponse(stream.events(), media_type="text/event-stream", headers=headers)
-        service.batcher.submit(jobs)
-        await service.finished(jobs, request)
+        service.worker.submit(jobs)
+        await service.wait_for(jobs, request)
         for place, job in enumerate(jobs):
             if (refusal := refusal_of(job, place)) is not None:
                 raise refusal
         results = task.results(body, jobs)
-        return JSONResponse(
-            {"model": task.answered_by(body.model or service.able(task)[0], results), "results": results}
-        )
+        name = task.answered_by(body.model or service.models_for(task)[0], results)
+        return JSONResponse({"model": name, "results": results})
+
+    endpoint.__annotations__["body"] = task.Body  # what FastAPI parses and documents
+    app.post(
+        f"/v1/{task.name}",
+        summary=task.summary,
+        response_model=answer,
+        responses=responses,
+        name=task.name,
+        dependencies=security,
+    )(endpoint)
 
 
-def _add_pages(app: FastAPI, service: Service, wanted: Sequence[Any]) -> None:
-    @app.get("/v1/models", summary="The models that are served.", dependencies=wanted)
+def _add_pages(app: FastAPI, service: Service, security: Sequence[Any]) -> None:
+    @app.get("/v1/models", summary="The models that are served.", dependencies=security)
     async def models() -> ModelsAnswer:
-        return ModelsAnswer(models=service.models_records())
+        return ModelsAnswer(models=service.model_records())
 
     @app.get("/healthz", summary="Is the process alive?")
     async def healthz() -> Status:
         return Status(status="alive", version=__version__)
 
-    @app.get("/readyz", summary="Does it take requests?", responses={503: {"model": ErrorAnswer}})
+    @app.get("/readyz", summary="Does it accept requests?", responses={503: {"model": ErrorAnswer}})
     async def readyz() -> Status:
-        if not service.batcher.ready:
-            raise Refusal(503, "not_ready", "the worker is not running")
+        if not service.worker.ready:
+            raise Refusal(503, "not_ready", "the worker is not running: try again later")
         return Status(status="ready", version=__version__)
 
     @app.get("/metrics", summary="For Prometheus.", response_class=Response, include_in_schema=False)
@@ -272,32 +301,40 @@ def _add_pages(app: FastAPI, service: Service, wanted: Sequence[Any]) -> None:
 def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refuse(request: Request, refusal: Refusal) -> JSONResponse:
-        return refused(refusal)
+        return refusal_response(refusal)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        # Of the alternatives of a union, the one that was followed furthest is what the client meant.
+        # Of the alternatives of a union, report the one that matched furthest: it is what the client meant.
         first = max(error.errors(), key=lambda e: len(e["loc"]))
         if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-            return refused(Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json"))
+            return refusal_response(
+                Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
+            )
         if first["type"] == "json_invalid":
-            return refused(Refusal(400, "not_json", f"the body is not JSON: {first['ctx']['error']}"))
-        return refused(Refusal(422, "invalid", first["msg"], field_name(first["loc"])))
+            return refusal_response(Refusal(400, "not_json", f"the body is not JSON: {first['ctx']['error']}"))
+        return refusal_response(Refusal(422, "invalid", first["msg"], field_name(first["loc"])))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         codes = {404: "not_found", 405: "method_not_allowed", 400: "not_json"}
-        return refused(
-            Refusal(error.status_code, codes.get(error.status_code, "http"), str(error.detail), None, error.headers)
+        return refusal_response(
+            Refusal(
+                error.status_code,
+                codes.get(error.status_code, "http"),
+                str(error.detail),
+                None,
+                dict(error.headers or {}),
+            )
         )
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        return refused(internal())
+        return refusal_response(internal_error())
 
 
 def field_name(place: Sequence[str | int]) -> str | None:
-    """``texts[0].constraints[1].min`` from the path of a validation error, without the names of types in it."""
+    """Return, for example, ``texts[0].constraints[1].min`` for the path of a validation error, without type names."""
     name = ""
     for part in place[1:]:
         if isinstance(part, int):

@@ -1,6 +1,8 @@
-"""What stands before every request: the Host header, the token, the size of the body, and the page's own rules.
+"""Middleware that checks each request before anything of it is parsed: Host header, token, and size of the body.
 
-Plain ASGI, so that a body that is too large is never read whole, and nothing is parsed for a stranger.
+Plain ASGI, so that a body that is too large is never read whole. Starlette's ``TrustedHostMiddleware`` would answer in
+plain text without saying which option is missing, and FastAPI parses the body before it calls a dependency that could
+check the token.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ SECURITY_HEADERS = {
 
 
 class Guard:
-    """``hosts`` are the names by which the server may be called; None: any."""
+    """Refuse requests to names other than ``hosts`` (None: any), without the token, or beyond the limits."""
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, hosts: Sequence[str] | None) -> None:
         self.app, self.limits, self.token, self.hosts = app, limits, token, hosts
@@ -51,9 +53,9 @@ class Guard:
             self._check_token(scope["path"], headers)
             body = await self._read(headers, receive)
         except Refusal as refusal:
-            await refused(refusal)(scope, receive, send_guarded)
+            await refusal_response(refusal)(scope, receive, send_guarded)
             return
-        if body is None:  # the client left before it had sent it all
+        if body is None:  # the client left before it had sent everything
             return
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -63,25 +65,25 @@ class Guard:
         await self.app(scope, receive_again, send_guarded)
 
     def _check_host(self, headers: Headers) -> None:
-        """Only by its own names, so that no foreign page can reach the server by pointing a name at it."""
+        """Refuse other host names, so that no foreign page can reach the server by DNS rebinding."""
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if self.hosts is not None and name.lower() not in self.hosts:
-            message = f"this server is not called {name!r}: start it with --allow-host {name}"
+            message = f"this server does not answer to the name {name!r}: start it with --allow-host {name}"
             raise Refusal(400, "bad_host", message)
 
     def _check_token(self, path: str, headers: Headers) -> None:
         if self.token is None or not (path.startswith("/v1/") or path == "/metrics"):
             return
-        given = headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self.token}".encode()):
-            message = "this server wants a token: send the header Authorization: Bearer TOKEN"
+        credentials = headers.get("authorization", "")
+        if not hmac.compare_digest(credentials.encode("latin-1"), f"Bearer {self.token}".encode()):
+            message = "this server needs a token: send the header Authorization: Bearer TOKEN"
             raise Refusal(401, "unauthorised", message, None, {"WWW-Authenticate": "Bearer"})
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
-        """The body, read no further than the limit; None if the client left."""
-        message = f"the request is larger than {self.limits.body:,} bytes: split it"
-        too_large = Refusal(413, "body_too_large", message, None, CLOSE)
+        """Read the body, up to the limit; None if the client left."""
+        reason = f"the request is larger than {self.limits.body:,} bytes: split it"
+        too_large = Refusal(413, "body_too_large", reason, None, CLOSE)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self.limits.body:
             raise too_large
@@ -98,19 +100,19 @@ class Guard:
                     if not message.get("more_body"):
                         return body
         except TimeoutError:
-            message = f"the request was not sent within {self.limits.body_seconds:g} s"
-            raise Refusal(408, "body_too_slow", message, None, CLOSE) from None
+            reason = f"the request was not sent within {self.limits.body_seconds:g} s: try again"
+            raise Refusal(408, "body_too_slow", reason, None, CLOSE) from None
 
 
-def refused(refusal: Refusal) -> JSONResponse:
+def refusal_response(refusal: Refusal) -> JSONResponse:
     return JSONResponse(refusal.to_json(), refusal.status, refusal.headers)
 
 
 def allowed_hosts(bound_to: str, more: Sequence[str]) -> list[str] | None:
-    """On the loopback interface its names and those given; elsewhere those given, any if there are none."""
-    own = f"[{bound_to}]" if ":" in bound_to else bound_to
+    """Return the allowed names: on the loopback interface its own and ``more``; elsewhere ``more``, or any (None)."""
+    name = f"[{bound_to}]" if ":" in bound_to else bound_to
     try:
         loopback = bound_to == "localhost" or ip_address(bound_to).is_loopback
     except ValueError:
-        loopback = False  # some other name
-    return [*LOOPBACK, *map(str.lower, (own, *more))] if loopback or more else None
+        loopback = False  # another name
+    return [*LOOPBACK, *map(str.lower, (name, *more))] if loopback or more else None

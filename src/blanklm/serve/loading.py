@@ -1,8 +1,6 @@
-"""A model as the server's tasks take it: by the product that its kind belongs to."""
+"""Load a model as the product that its kind belongs to."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from blanklm import pretrained
 from blanklm.api import BlankLM
@@ -11,10 +9,11 @@ from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from blanklm.transfer.transfer import Transfer
 
-PRODUCTS = {"fill": BlankLM, "restore": Restorer, "transfer": Transfer}
+PRODUCTS: dict[str, type[BlankLM] | type[Restorer] | type[Transfer]] = {"restore": Restorer, "transfer": Transfer}
 
 
-def load(name: str, device: str | None = None) -> Any:
-    kind = checkpoint.read_config(pretrained.locate(name))["kind"]
-    model_class, _ = registry.find(kind)
-    return PRODUCTS.get(model_class.product, BlankLM).from_pretrained(name, device)
+def load(name: str, device: str | None = None) -> BlankLM | Restorer | Transfer:
+    """Load a bundled model, a folder or a model of the Hub; one that no product takes is refused by ``BlankLM``."""
+    entry = registry.find(checkpoint.read_config(pretrained.locate(name))["kind"])
+    product = "fill" if entry is None else entry[0].product
+    return PRODUCTS.get(product, BlankLM).from_pretrained(name, device)

@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, texts, batches, the queue, and the process's memory."""
+"""Metrics for Prometheus: requests, texts, batches, the queue, and the memory of the process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blanklm.serve.worker import Batcher, Job
+from blanklm.serve.worker import Job, Worker
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Each server has its own, so that several in one process (as in tests) do not add up."""
+    """The metrics of one server; several servers in one process, as in tests, have one each."""
 
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -33,22 +33,25 @@ class Metrics:
         self.queue = Gauge("blanklm_queue_texts", "Texts waiting for the worker.", registry=registry)
         self.working = Gauge("blanklm_working_texts", "Texts being worked on.", registry=registry)
 
-    def watch(self, batcher: Batcher) -> None:
-        self.queue.set_function(lambda: batcher.waiting)
-        self.working.set_function(lambda: batcher.working)
+    def watch(self, worker: Worker) -> None:
+        """Read the length of the queue and the size of the running batch from a worker."""
+        self.queue.set_function(lambda: worker.waiting)
+        self.working.set_function(lambda: worker.working)
 
     def observe(self, batch: list[Job], seconds: float) -> None:
+        """Record a batch that has run."""
         self.batches.observe(len(batch))
         self.batch_seconds.observe(seconds)
         for (task, outcome), count in Tally((job.task, job.outcome) for job in batch).items():
             self.texts.labels(task, outcome).inc(count)
 
     def page(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
-class Measured:
-    """Counts and times requests by path; paths that there are not are counted together."""
+class MetricsMiddleware:
+    """Count and time requests by path; unknown paths count as one."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: set[str]) -> None:
         self.app, self.metrics, self.paths = app, metrics, paths
@@ -57,7 +60,7 @@ class Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 499  # until an answer begins: the client may leave before
+        started, status = time.perf_counter(), 499  # unless an answer begins: the client may leave before
 
         async def send_counted(message: Message) -> None:
             nonlocal status

@@ -1,4 +1,4 @@
-"""The process: load the models, take the port, serve until told to stop, finish what was taken."""
+"""The process of a server: take the port, load the models, serve until a signal, finish pending requests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def run(
     origins: Sequence[str],
     limits: Sequence[str],
 ) -> None:
-    """Serve until SIGTERM or SIGINT; answers under way are finished first, as far as their deadlines let them."""
+    """Serve until SIGTERM or SIGINT; then finish the pending requests within their deadlines."""
     bounds = Limits.parse(list(limits))
     if token is not None and not token.strip():
-        raise BlankLMError("the token is empty: leave it out to serve without one")
+        raise BlankLMError("the token is empty: leave out --token to serve without one")
     with _listen(host, port) as listener:
-        from blanklm.serve.app import create_app  # torch takes seconds to import: first see that all else is right
+        from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
         from blanklm.serve.guard import allowed_hosts
         from blanklm.serve.loading import load
 
@@ -48,11 +48,11 @@ def run(
         address = f"http://{where}:{listener.getsockname()[1]}/"
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has shut down
         with suppress(KeyboardInterrupt):
-            _Announced(config, f"serving {', '.join(loaded)} on {address}").run(sockets=[listener])
+            _AnnouncingServer(config, f"serving {', '.join(loaded)} on {address}").run(sockets=[listener])
 
 
-class _Announced(uvicorn.Server):
-    """Says where it serves when it does, and no sooner: from then on a signal ends it quietly."""
+class _AnnouncingServer(uvicorn.Server):
+    """A server that prints its address once it accepts requests: from then on a signal ends it quietly."""
 
     def __init__(self, config: uvicorn.Config, announcement: str) -> None:
         super().__init__(config)
@@ -64,9 +64,9 @@ class _Announced(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """The port, taken before the models are loaded."""
+    """Bind the port, before the models are loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns off Nagle's algorithm only where it is told TCP by name; else each answer would wait 40 ms.
+    # asyncio turns off Nagle's algorithm only for sockets declared as TCP; otherwise each answer would wait 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -79,5 +79,5 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _name(model: str) -> str:
-    """A folder is served under its own name, without the way to it."""
+    """Return the name to serve a model under: of a folder, its last component."""
     return Path(model).resolve().name if Path(model).is_dir() and model not in pretrained.bundled() else model

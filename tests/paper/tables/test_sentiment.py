@@ -15,7 +15,8 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.tables import sentiment
 from blanklm.paper.tables.sentiment import Setting
 from blanklm.paper.tasks.sentiment import PUBLISHED
-from blanklm.transfer.transfer import CONTRAST, SAMPLES, TEMPERATURE, Weights
+from blanklm.transfer.options import CONTRAST, SAMPLES, TEMPERATURE
+from blanklm.transfer.ranking import Weights
 from tests.support.paths import ROOT
 
 RESULTS = ROOT / "results"

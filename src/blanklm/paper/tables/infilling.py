@@ -34,7 +34,7 @@ from blanklm.core.special import EOS, SPECIAL_TOKENS
 from blanklm.core.template import Blank, Template
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import Masked, mask_corpus, no_infill, read_corpus, read_masks, write_masks
+from blanklm.data import MaskedText, mask_corpus, no_infill, read_corpus, read_masks, write_masks
 from blanklm.errors import BlankLMError
 from blanklm.files import replacing
 from blanklm.models.backbone import BackboneConfig, Pretrained
@@ -292,7 +292,7 @@ class Part(Reproduced):
     def run(self) -> Path:
         return self.out / self.corpus.name / (self.system.model_of or self.name) / "run"
 
-    def masks(self, split: str, ratio: float) -> list[Masked]:
+    def masks(self, split: str, ratio: float) -> list[MaskedText]:
         """The canvases that every system is given, from their file, which the first to ask writes."""
         path = self.out / self.corpus.name / "masks" / f"{split}-{ratio:g}.jsonl"
         if not path.exists():
@@ -386,7 +386,7 @@ class Part(Reproduced):
         joined = {"seconds": sum(share["seconds"] for share in shares), "fills": fills}
         write_json(self._fills_at(ratio), joined)
 
-    def _filled(self, masked: Sequence[Masked], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    def _filled(self, masked: Sequence[MaskedText], progress: Callable[[int], None] | None = None) -> dict[str, Any]:
         choice, _ = self.choose()
         system = load_system(self.run)
         started = time.perf_counter()
@@ -434,7 +434,7 @@ class Part(Reproduced):
         return row
 
 
-def _unfilled_row(judge: LanguageModel | None, masked: Sequence[Masked]) -> dict[str, float]:
+def _unfilled_row(judge: LanguageModel | None, masked: Sequence[MaskedText]) -> dict[str, float]:
     """The texts with their blanks taken out, and the originals."""
     originals, bare = [m.text for m in masked], [no_infill(m) for m in masked]
     if judge is None:
@@ -446,10 +446,10 @@ def _unfilled_row(judge: LanguageModel | None, masked: Sequence[Masked]) -> dict
     }
 
 
-def _bracketed(text: str) -> Masked:
+def _bracketed(text: str) -> MaskedText:
     """A text in which brackets stand around what is hidden."""
     parts = re.split(r"\[(.*?)\]", text)
-    return Masked(Template(tuple(parts[::2]), (Blank(),) * (len(parts) // 2)), tuple(parts[1::2]))
+    return MaskedText(Template(tuple(parts[::2]), (Blank(),) * (len(parts) // 2)), tuple(parts[1::2]))
 
 
 def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
@@ -459,7 +459,7 @@ def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
     return [texts[i * len(texts) // count] for i in range(count)]
 
 
-def _packed(masked: Iterable[Masked], fills: Iterable[Fill]) -> Iterator[dict[str, Any]]:
+def _packed(masked: Iterable[MaskedText], fills: Iterable[Fill]) -> Iterator[dict[str, Any]]:
     """Fills for a file: the text only where it is not what the spans make of the canvas."""
     for m, fill in zip(masked, fills, strict=True):
         text = {} if fill.text == m.template.render(fill.spans) else {"text": fill.text}

@@ -37,7 +37,7 @@ from typing import Any
 
 import torch
 
-from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
+from blanklm.data import MaskedText, editors_restorations, read_corpus, slots_of_corpus
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.systems import SlotBySlot
@@ -131,7 +131,7 @@ def evaluations(part: str, most: int = TEXTS) -> Measurements:
     return measured | of_editors(greek_edited, most) | untold("greek_documentary", most)
 
 
-def slots(corpus: str, split: str, ratio: float | None, most: int) -> list[Masked]:
+def slots(corpus: str, split: str, ratio: float | None, most: int) -> list[MaskedText]:
     """The slots of the texts of a split, of which some are drawn."""
     texts = list(read_corpus(corpus, split))
     if corpus == "edh_latin":
@@ -160,7 +160,7 @@ def untold(corpus: str, most: int) -> Measurements:
     }
 
 
-def of_editors(edited: Callable[[], list[Masked]], most: int) -> Measurements:
+def of_editors(edited: Callable[[], list[MaskedText]], most: int) -> Measurements:
     return {"editors": lambda system: editors(system, edited(), min(EDITED, most))}
 
 
@@ -178,21 +178,21 @@ def excerpts(system: System, split: str, most: int | None = None) -> dict[str, f
     return measured
 
 
-def editors(system: System, edited: list[Masked], most: int) -> dict[str, float]:
+def editors(system: System, edited: list[MaskedText], most: int) -> dict[str, float]:
     """What editors restored, from the text around it: CER of all, then by length."""
     some = Random(SEED).sample(edited, min(most, len(edited)))
     measured = evaluate_rank(system, some)
-    short = [Masked(m.template, m.spans) for m in some if all(len(span) <= 10 for span in m.spans)]
+    short = [MaskedText(m.template, m.spans) for m in some if all(len(span) <= 10 for span in m.spans)]
     return measured | {f"short_{name}": value for name, value in evaluate_rank(system, short).items()}
 
 
-def latin_edited() -> list[Masked]:
+def latin_edited() -> list[MaskedText]:
     known = {latin.repaired(text) for text in read_corpus("edh_latin", "train")}
     edited = (editors_restorations(latin.repaired(line)) for line in read_corpus("edh_latin", "test.marked"))
     return without_repeats([m for m in edited if m], known)
 
 
-def greek_edited() -> list[Masked]:
+def greek_edited() -> list[MaskedText]:
     records = (json.loads(line) for line in read_corpus("greek_documentary", "test.jsonl"))
     return [m for record in records if "[" in record["norm"] and (m := editors_restorations(record["norm"]))]
 

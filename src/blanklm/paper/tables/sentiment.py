@@ -47,7 +47,11 @@ from blanklm.paper.tasks.metrics import corpus_bleu
 from blanklm.paper.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
 from blanklm.training import checkpoint
 from blanklm.training.run import Run, TrainingConfig
-from blanklm.transfer.transfer import SAMPLES, Marked, StyleClassifier, Transfer, Weights, overlap, written_again
+from blanklm.transfer.classifier import StyleClassifier
+from blanklm.transfer.marking import MarkedText
+from blanklm.transfer.options import SAMPLES
+from blanklm.transfer.ranking import Weights, count_repetitions, overlap
+from blanklm.transfer.transfer import Transfer
 
 CORPORA = ("yelp", "amazon")
 MIN_COUNT = {"yelp": 5, "amazon": 3}  # rarer words are unknown
@@ -284,7 +288,7 @@ def transfer_of(folder: Path, system: System, classifier: StyleClassifier, devic
     return Transfer(classifier, [BlankLM(model, loaded[0].tokenizer) for model in models], STYLES)
 
 
-def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style: int) -> list[Marked]:
+def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style: int) -> list[MarkedText]:
     """The texts, of one style, with what is to be written anew; one word alone is never masked, all but one may be."""
     attention = transfer.classifier.attention(texts)
     salience = Salience([sentences(corpus, "train", s) for s in (0, 1)]) if how == "frequency" else None
@@ -296,7 +300,7 @@ def marks(corpus: str, how: str, transfer: Transfer, texts: Sequence[str], style
             chosen = salience.marked(text, style, LEAST_SALIENCE[corpus])
         else:
             chosen = {i for i, weight in enumerate(weights) if weight > 1 / len(weights)}
-        marked.append(Marked.of(text, places, weights, chosen or {int(np.argmax(weights))}))
+        marked.append(MarkedText.of(text, places, weights, chosen or {int(np.argmax(weights))}))
     return marked
 
 
@@ -317,7 +321,7 @@ def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> N
         records = [{"source": m.text, "greedy": fill.text} for m, fill in zip(marked, fills, strict=True)]
     else:
         greedy = transfer.writers[style].fill([m.canvas for m in marked])
-        pools = transfer.candidates(marked, style, samples, how.temperature, fewer=fewer)
+        pools = transfer.candidates(marked, style, samples=samples, temperature=how.temperature, fewer=fewer)
         records = [
             record(transfer, m, fill.text, pool, style) for m, fill, pool in zip(marked, greedy, pools, strict=True)
         ]
@@ -325,7 +329,7 @@ def write_pool(out: Path, corpus: str, system: str, style: int, split: str) -> N
     write_json(folder / "pools" / f"{system}.{split}.{style}.json", records)
 
 
-def record(transfer: Transfer, marked: Marked, greedy: str, pool: Sequence, style: int) -> dict[str, Any]:
+def record(transfer: Transfer, marked: MarkedText, greedy: str, pool: Sequence, style: int) -> dict[str, Any]:
     """A sentence, the most probable fill of its mask, and each sample: text, words masked, and what it is ranked by."""
     texts = [fill.text for _, fill in pool]
     own, *others = transfer.tokenizer.encode_many([marked.text, *texts])
@@ -362,7 +366,7 @@ def records_of(out: Path, corpus: str, system: str, split: str = "test") -> list
 def with_repetitions(record: Record) -> Record:
     """The record with a last number for each sample: how many of its words are written again."""
     source, samples = record["source"].split(), record.get("samples", ())
-    return record | {"samples": [[*sample, written_again(source, sample[0].split())] for sample in samples]}
+    return record | {"samples": [[*sample, count_repetitions(source, sample[0].split())] for sample in samples]}
 
 
 @dataclass(frozen=True)

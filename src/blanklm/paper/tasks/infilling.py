@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import Masked, mask_corpus, no_infill
+from blanklm.data import MaskedText, mask_corpus, no_infill
 from blanklm.paper.tasks.fluency import Judge, perplexity
 from blanklm.paper.tasks.metrics import corpus_bleu
 
@@ -60,7 +60,9 @@ def evaluate(
     return report
 
 
-def fills_of(system: Filler, masked: Sequence[Masked], progress: Progress | None = None, **options: Any) -> list[Fill]:
+def fills_of(
+    system: Filler, masked: Sequence[MaskedText], progress: Progress | None = None, **options: Any
+) -> list[Fill]:
     """The system's fills; an oracle is told what is hidden."""
     longest = getattr(system, "longest", None)
     cut = [[m] if longest is None else in_pieces(m, system.tokenizer, longest) for m in masked]
@@ -81,7 +83,7 @@ def _joined(fills: list[Fill]) -> Fill:
     return Fill("".join(fill.text for fill in fills), spans, sum(fill.log_prob for fill in fills))
 
 
-def in_pieces(masked: Masked, tokenizer: Tokenizer, longest: int) -> list[Masked]:
+def in_pieces(masked: MaskedText, tokenizer: Tokenizer, longest: int) -> list[MaskedText]:
     """The text, cut where it has more than ``longest`` tokens: after the last space between two given words that fits.
 
     Where there is none it is cut beside a blank; a word, or what one blank hides, is never cut.
@@ -104,7 +106,7 @@ def in_pieces(masked: Masked, tokenizer: Tokenizer, longest: int) -> list[Masked
     return [_masked(parts[start:end]) for start, end in zip(starts, (*starts[1:], len(parts)), strict=True)]
 
 
-def _masked(parts: list[tuple[str, bool]]) -> Masked:
+def _masked(parts: list[tuple[str, bool]]) -> MaskedText:
     pieces, spans = [""], []
     for part, hidden in parts:
         if hidden:
@@ -112,10 +114,10 @@ def _masked(parts: list[tuple[str, bool]]) -> Masked:
             pieces.append("")
         else:
             pieces[-1] += part
-    return Masked(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
+    return MaskedText(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
 
 
-def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:
+def score(masked: Sequence[MaskedText], fills: Sequence[Fill]) -> dict[str, float]:
     """What the paper reports of the fills of one mask ratio. Length errors are those of fills that are valid."""
     originals = [m.text for m in masked]
     kinds = [failure(m, fill) for m, fill in zip(masked, fills, strict=True)]
@@ -135,7 +137,7 @@ def score(masked: Sequence[Masked], fills: Sequence[Fill]) -> dict[str, float]:
     }
 
 
-def failure(masked: Masked, fill: Fill) -> str | None:
+def failure(masked: MaskedText, fill: Fill) -> str | None:
     """What is wrong with a fill, of FAILURES; None where every blank is filled and nothing else is changed.
 
     "lost_words": words of the canvas are missing or out of order. "wrong_blanks": they are all there, but a blank is

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from blanklm.data.masking import Masked
+from blanklm.data.masking import MaskedText
 from blanklm.paper.tasks.metrics import character_error_rate, expected_calibration_error
 from blanklm.restoration.restorer import Candidate, Gap, Part, Restorer
 
@@ -30,7 +30,7 @@ class System(Protocol):
         ...
 
 
-def document(masked: Masked, least: float = 1.0, most: float = 1.0) -> list[Part]:
+def document(masked: MaskedText, least: float = 1.0, most: float = 1.0) -> list[Part]:
     """Text pieces and gaps; a gap is said to have ``least`` to ``most`` times its length, or, with 0, nothing of it."""
     parts: list[Part] = [masked.template.pieces[0]]
     for span, piece in zip(masked.spans, masked.template.pieces[1:], strict=True):
@@ -40,7 +40,9 @@ def document(masked: Masked, least: float = 1.0, most: float = 1.0) -> list[Part
     return parts
 
 
-def evaluate_fill(system: System, masked: Sequence[Masked], told: tuple[float, float] = (1.0, 1.0)) -> dict[str, float]:
+def evaluate_fill(
+    system: System, masked: Sequence[MaskedText], told: tuple[float, float] = (1.0, 1.0)
+) -> dict[str, float]:
     """CER and exact matches of the best guesses; ``told`` is what ``document`` says of lengths."""
     started = time.perf_counter()
     fills = system.fill([document(m, *told) for m in masked])
@@ -58,7 +60,7 @@ def evaluate_fill(system: System, masked: Sequence[Masked], told: tuple[float, f
     }
 
 
-def evaluate_rank(system: System, masked: Sequence[Masked], n: int = TOP) -> dict[str, float]:
+def evaluate_rank(system: System, masked: Sequence[MaskedText], n: int = TOP) -> dict[str, float]:
     """CER of the best candidate, whether the truth is the first or among the first n, and calibration (ECE)."""
     started = time.perf_counter()
     ranked = [candidates for gaps in system.rank([document(m) for m in masked], n) for candidates in gaps]
@@ -89,7 +91,7 @@ def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
 
 
-def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> dict[float, float]:
+def calibrate(restorer: Restorer, masked: Sequence[MaskedText], beam: int = 5) -> dict[float, float]:
     """For each temperature, how many nats the probability of the first candidate costs as a bet on its being right.
 
     The temperature at which it costs least, on texts that nothing was trained on, is the one to restore with.
@@ -107,7 +109,7 @@ def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> di
     return costs
 
 
-def without_repeats(masked: Sequence[Masked], known: set[str]) -> list[Masked]:
+def without_repeats(masked: Sequence[MaskedText], known: set[str]) -> list[MaskedText]:
     """Those whose text does not stand in ``known``, the training texts: formulaic inscriptions repeat."""
     return [m for m in masked if m.text not in known]
 

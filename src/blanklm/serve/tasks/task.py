@@ -1,13 +1,13 @@
-"""What a task is to the server: the shape of a request, the jobs it makes, and the shape of an answer."""
+"""The interface between a task and the server: the schema of a request, its jobs, and the schema of an answer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from blanklm.api import BlankLM
 from blanklm.errors import OptionError
@@ -15,75 +15,89 @@ from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.worker import Job
 
 OptionsType = TypeVar("OptionsType")
+ModelType = TypeVar("ModelType")
+BodyType = TypeVar("BodyType", bound="TaskBody")
 
 
 class Record(BaseModel):
-    """Requests are read strictly: a misspelt field or a number in quotes is an error, not a guess."""
+    """Part of a request, parsed strictly: a misspelt field or a number in quotes is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TaskBody(Record):
-    """What every request may say."""
+    """The fields that every request may have."""
 
     model: str | None = Field(None, description="A name of /v1/models; the default model if left out.")
     deadline: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Seconds after which to stop; the server's own limit holds too."
+        None, gt=0, allow_inf_nan=False, description="Seconds after which to stop, within the server's own limit."
     )
 
 
 def with_options(base: type[TaskBody], options: type) -> type[TaskBody]:
-    """A body that also has the fields of a dataclass of ``options`` (see ``blanklm.options``)."""
+    """Return a body that also has the fields of a dataclass of ``options`` (see ``blanklm.options``)."""
     hints = get_type_hints(options)
-    made: dict[str, Any] = {}
+    added: dict[str, Any] = {}
     for field in fields(options):
-        limits = field.metadata["limits"] | ({"allow_inf_nan": False} if hints[field.name] is float else {})
-        made[field.name] = hints[field.name], Field(field.default, description=field.metadata["help"], **limits)
-    return create_model(f"{options.__name__}Body", __base__=base, **made)
+        extra = dict(field.metadata["limits"])
+        if hints[field.name] is float:
+            extra["allow_inf_nan"] = False
+        names = [flag[2:].replace("-", "_") for flag in field.metadata["flags"] if flag.startswith("--")]
+        if len(names) > 1:  # an option with an old name, which requests may still use
+            extra["validation_alias"] = AliasChoices(*names)
+        added[field.name] = hints[field.name], Field(field.default, description=field.metadata["help"], **extra)
+    return create_model(f"{options.__name__}Body", __base__=base, **added)
 
 
 def options_of(options: type[OptionsType], body: TaskBody) -> OptionsType:
-    """The options of a request; one that cannot be is refused by its name."""
+    """Return the options of a request; refuse an invalid one by its name."""
     try:
         return options(**{field.name: getattr(body, field.name) for field in fields(options)})  # type: ignore[arg-type]
     except OptionError as error:
         raise Refusal(422, "invalid", str(error), error.option) from None
 
 
-class Task(ABC):
+class Task(ABC, Generic[ModelType, BodyType]):
+    """An endpoint for models of one type."""
+
     name: ClassVar[str]
     summary: ClassVar[str]
     Body: ClassVar[type[TaskBody]]
-    Result: ClassVar[type[BaseModel]]  # of one text
+    Result: ClassVar[type]  # of one text: a pydantic model or a TypedDict
 
     def takes(self, model: Any) -> bool:
-        """Whether a model can do the task; its endpoint is there when a served model can."""
+        """Tell whether a model can do the task; there is an endpoint if any served model can."""
         return isinstance(model, BlankLM)
 
-    def jobs_with(self, models: Mapping[str, Any], body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
-        """The work of a request with the models that it may use; most tasks use the first."""
+    def jobs_with(
+        self, models: Mapping[str, ModelType], body: BodyType, limits: Limits, deadline: float
+    ) -> Sequence[Job]:
+        """Return the jobs of a request, given the models that it may use; most tasks use the first."""
         name, model = next(iter(models.items()))
         return self.jobs(name, model, body, limits, deadline)
 
-    def answered_by(self, name: str, results: list[dict]) -> str:
-        """The name of the model that gave the results, ``name`` being the one asked for or the first that can."""
+    def answered_by(self, name: str, results: list[dict[str, Any]]) -> str:
+        """Return the name of the model that gave the results; ``name`` is the requested model or the default."""
         return name
 
     @abstractmethod
-    def jobs(self, name: str, model: BlankLM, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
-        """The work of a request; whatever is wrong with it raises Refusal or BlankLMError here."""
+    def jobs(self, name: str, model: ModelType, body: BodyType, limits: Limits, deadline: float) -> Sequence[Job]:
+        """Return the jobs of a request; raise Refusal or BlankLMError if anything is wrong with it."""
 
     @abstractmethod
-    def results(self, body: Any, jobs: Sequence[Job]) -> list[dict]:
-        """One Result for each text of the request, when all its jobs have their answers."""
+    def results(self, body: BodyType, jobs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return one Result per text of the request, from jobs that have their answers."""
 
 
 def check_texts(texts: Sequence[str], limits: Limits, longest: int | None = None) -> None:
+    """Refuse too many texts, and texts of more than ``longest`` characters."""
     longest = longest or limits.characters
     if len(texts) > min(limits.texts, limits.queue):
         most = min(limits.texts, limits.queue)
-        raise Refusal(422, "too_many_texts", f"{len(texts)} texts are too many: at most {most} a request", "texts")
+        raise Refusal(
+            422, "too_many_texts", f"{len(texts)} texts are too many: send at most {most} per request", "texts"
+        )
     for place, text in enumerate(texts):
         if len(text) > longest:
-            message = f"the text has {len(text):,} characters, and at most {longest:,} are taken: split it"
+            message = f"the text has {len(text):,} characters, and at most {longest:,} are allowed: split it"
             raise Refusal(422, "text_too_long", message, f"texts[{place}]")

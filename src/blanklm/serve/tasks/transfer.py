@@ -1,4 +1,4 @@
-"""``POST /v1/transfer``: each text in another style, with what was replaced in it."""
+"""``POST /v1/transfer``: rewrite each text in another style."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from functools import partial
 from typing import Any
 from weakref import WeakMethod
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts
+from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of, with_options
 from blanklm.serve.worker import Job
-from blanklm.transfer.transfer import MASKS, SAMPLES, TEMPERATURE, Marked, Rewritten, Transfer, Weights
+from blanklm.transfer.marking import MAX_MASKS, MarkedText
+from blanklm.transfer.options import TransferOptions
+from blanklm.transfer.records import TransferResult
+from blanklm.transfer.results import TextRewrites
+from blanklm.transfer.transfer import Transfer
 
 Mask = list[str | int]
 
 
 class TextToRewrite(Record):
-    """A text with a mask of its own, in place of that of the request."""
+    """A text with a mask of its own, which replaces that of the request."""
 
     text: str
-    mask: Mask | None = Field(None, max_length=100)
+    mask: Mask | None = Field(default=None, max_length=100)
 
 
-class TransferBody(TaskBody):
+class TextsToRewrite(TaskBody):
     texts: list[str | TextToRewrite] = Field(min_length=1, examples=[["The employees were super nice and efficient!"]])
     to: str = Field(description="The style to write in, one of the model's.", examples=["negative"])
     mask: Mask | None = Field(
@@ -33,47 +37,13 @@ class TransferBody(TaskBody):
         max_length=100,
         description="What to replace: words, phrases, or numbers of words from 0. None: the model's choice.",
     )
-    n: int = Field(1, ge=1, description="How many rewritten texts of each, best first.")
-    samples: int = Field(SAMPLES, ge=1, description="How often each mask is filled, to choose from.")
-    content: float = Field(Weights().content, ge=0, le=1000, description="Weight of keeping words, in ranking.")
-    fluency: float = Field(Weights().fluency, ge=0, le=1000, description="Weight of the writer's own probability.")
-    fewer: bool = Field(False, description="Also try to replace fewer of the marked words.")
-    temperature: float = Field(TEMPERATURE, gt=0, le=100, description="Below 1: safer; above 1: wilder.")
-    seed: int = Field(0, ge=0, lt=2**63)
 
 
-class WordRecord(BaseModel):
-    text: str
-    weight: float = Field(description="How much of the style it carries, of 1 in all.")
-    masked: bool
+class TransferBody(with_options(TextsToRewrite, TransferOptions)):  # type: ignore[misc]  # made of the fields of options
+    pass
 
 
-class ReadsAs(BaseModel):
-    style: str
-    p: float
-
-
-class RewriteRecord(BaseModel):
-    text: str
-    parts: list[str] = Field(description="What was kept and what was written, in turn.")
-    canvas: str
-    style: float = Field(description="p(the wanted style).")
-    content: float = Field(description="Of the words of both texts, the share that they have in common.")
-    fluency: float = Field(description="log p a word written.")
-    score: float
-
-
-class TransferResult(BaseModel):
-    input: str
-    to: str
-    reads_as: ReadsAs
-    canvas: str
-    words: list[WordRecord]
-    unknown: list[str] = Field(description="Words that the model does not know.")
-    rewrites: list[RewriteRecord] = Field(description="Best first.")
-
-
-class TransferTask(Task):
+class TransferTask(Task[Transfer, TextsToRewrite]):
     name = "transfer"
     summary = "Rewrite each text in another style."
     Body = TransferBody
@@ -82,45 +52,43 @@ class TransferTask(Task):
     def takes(self, model: Any) -> bool:
         return isinstance(model, Transfer)
 
-    def jobs(self, name: str, model: Transfer, body: TransferBody, limits: Limits, deadline: float) -> list[Job]:
+    def jobs(self, name: str, model: Transfer, body: TextsToRewrite, limits: Limits, deadline: float) -> list[Job]:
+        options = options_of(TransferOptions, body)
         for field in ("n", "samples"):
-            if getattr(body, field) > limits.candidates:
-                message = f"{field} is {getattr(body, field)}, and at most {limits.candidates} candidates are looked at"
+            if (count := getattr(options, field)) > limits.candidates:
+                message = f"{field} is {count}, and at most {limits.candidates} candidates are allowed"
                 raise Refusal(422, "too_many_candidates", message, field)
         if body.to not in model.styles:
             raise Refusal(422, "no_such_style", f"the model writes in {' and '.join(model.styles)}", "to")
         texts = [TextToRewrite(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
         check_texts([entry.text for entry in texts], limits)
-        options = {
-            **body.model_dump(include={"to", "n", "samples", "temperature", "seed", "fewer"}),
-            "weights": Weights(body.content, body.fluency),
-        }
         jobs = []
         for place, entry in enumerate(texts):
             try:
                 marked = model.mark(entry.text, entry.mask or body.mask)
             except BlankLMError as error:
                 raise Refusal(422, "bad_text", str(error), f"texts[{place}]") from None
-            job = Job(self.name, (name, *options.values()), None, partial(rewrite, model, options), deadline=deadline)
-            job.item = place, marked, _wanted_by(job)
-            job.size = len(marked.words) * body.samples * MASKS
+            run = partial(rewrite, model, body.to, options)
+            job = Job(self.name, (name, body.to, options), None, run, deadline=deadline)
+            job.item = place, marked, _weak_wanted(job)
+            job.size = len(marked.words) * options.samples * MAX_MASKS
             jobs.append(job)
         return jobs
 
-    def results(self, body: TransferBody, jobs: Sequence[Job]) -> list[dict]:
+    def results(self, body: TextsToRewrite, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         return [job.answer.result().to_json() for job in jobs]
 
 
 def rewrite(
-    model: Transfer, options: dict[str, Any], items: list[tuple[int, Marked, Callable[[], bool]]]
-) -> list[Rewritten | None]:
-    """The answers of texts that came together; None for one that was given up."""
+    model: Transfer, to: str, options: TransferOptions, items: list[tuple[int, MarkedText, Callable[[], bool]]]
+) -> list[TextRewrites | None]:
+    """Rewrite the texts of a batch; None for one that was given up."""
     places, marked, wanted = zip(*items, strict=True)
-    return model.rewrite(list(marked), numbers=places, wanted=wanted, **options)
+    return model.rewrite(list(marked), to, options=options, numbers=places, wanted=wanted)
 
 
-def _wanted_by(job: Job) -> Callable[[], bool]:
-    """Its ``wanted``, by a weak reference: a job that held what held the job would outlive its answer."""
+def _weak_wanted(job: Job) -> Callable[[], bool]:
+    """Return ``job.wanted`` by a weak reference: a job whose item refers to the job would outlive its answer."""
     reference = WeakMethod(job.wanted)
 
     def wanted() -> bool:
