@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import blanklm
+from blanklm.api import BlankLM
 from blanklm.errors import BlankLMError
 from blanklm.training.config import FitOptions, TrainingConfig, parse_options
 from blanklm.training.fit import read_and_split
@@ -44,7 +45,7 @@ def test_files_and_the_command_give_the_same_weights_as_the_list(blanklm, tmp_pa
     command = ["train", tmp_path / "texts.txt", "--out", tmp_path / "command", "--seed", 3, "--dropout", 0.2, *options]
     code, _, said = blanklm(*command)
     assert code == 0 and "44 texts to train on, 4 texts to validate on" in said and "best validation bound" in said
-    assert same_weights(expected, blanklm.BlankLM.from_pretrained(tmp_path / "command"))
+    assert same_weights(expected, BlankLM.from_pretrained(tmp_path / "command"))
     settings = [(tmp_path / name / "run.json").read_text() for name in ("list", "command")]
     assert settings[0] == settings[1]
 

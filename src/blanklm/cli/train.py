@@ -18,9 +18,8 @@ def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     parameters = [item for item in signature.parameters.values() if item.kind != item.VAR_KEYWORD]
     for option in training_options():
-        annotation = Annotated[option.type, typer.Option(help=option.help.text)]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(option.name, keyword, default=option.default, annotation=annotation))
+        keyword, default = inspect.Parameter.KEYWORD_ONLY, typer.Option(option.default, help=option.help.text)
+        parameters.append(inspect.Parameter(option.name, keyword, default=default, annotation=option.type))
     vars(command)["__signature__"] = signature.replace(parameters=parameters)
     return command
 

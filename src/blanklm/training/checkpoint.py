@@ -31,7 +31,7 @@ SCALE = ".row_scale"  # beside an int8 matrix
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 LEXICON = "words.tsv.xz"  # beside them, in the folder of a model that restores
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
-RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, and their "off"
+RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, switched off
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def save(
 
 
 def load(folder: Path) -> Checkpoint:
-    """The model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
+    """Load the model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
     config = read_config(folder)
     known = registry.find(config["kind"])
     assert known is not None  # read_config has looked
@@ -110,9 +110,9 @@ def load(folder: Path) -> Checkpoint:
     return Checkpoint(model.eval(), tokenizer, config["about"])
 
 
-def device_for(asked: str | None) -> str:
-    """Where a loaded model runs: a GPU if there is one, unless another device was asked for."""
-    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+def device_for(device: str | None) -> str:
+    """Choose where a loaded model runs: on a GPU if there is one, unless another device is given."""
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class _Undrawn(TorchFunctionMode):
@@ -129,7 +129,7 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a folder, compared with the checksums that stand beside them; older files have none."""
+    """Read the tensors of a folder and compare them with their checksums, which older files do not have."""
     path = folder / "model.safetensors"
     with safe_open(path, framework="pt") as file:
         sums = file.metadata() or {}
@@ -145,7 +145,7 @@ def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def _tied(weights: dict[str, torch.Tensor]) -> dict[str, str]:
-    """Names of tensors that are another one under a second name, as other libraries have them, with its first name."""
+    """Find tensors that are another one under a second name (tied weights), with its first name."""
     first: dict[tuple, str] = {}  # by place in memory
     places = {name: (t.data_ptr(), t.shape) for name, t in weights.items() if t.numel() and t.data_ptr()}
     for name, place in places.items():
@@ -167,7 +167,7 @@ def _sum_of_file(path: Path) -> str:
 
 
 def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """A tensor as it is kept; int8 matrices with one scale a row, what is not a matrix then in half precision."""
+    """Convert a tensor for the file: int8 matrices have one scale per row, and vectors are in half precision then."""
     if not tensor.is_floating_point():
         return {name: tensor}
     if dtype != torch.int8:
@@ -179,7 +179,7 @@ def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, to
 
 
 def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors in float32 (bools stay bools)."""
+    """Convert tensors back to float32 (bools stay bools)."""
     whole = {}
     for name, tensor in weights.items():
         if name.endswith(SCALE):
@@ -191,7 +191,7 @@ def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder, checked."""
+    """Read and check the config.json of a model folder."""
     if not folder.is_dir():
         raise CheckpointError(f"there is no model folder {folder}")
     path = _existing(folder / "config.json")
@@ -220,7 +220,7 @@ def _existing(path: Path) -> Path:
 
 
 def from_json(cls: type, values: dict[str, Any]) -> Any:
-    """A (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError.
+    """Make a (nested) config dataclass from its JSON form; unknown or missing fields are a TypeError.
 
     Where a field may be one of several dataclasses, it is the one that has the fields given.
     """

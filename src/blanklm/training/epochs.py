@@ -10,7 +10,7 @@ import torch
 from blanklm.core.texts import Batch, TokenisedTexts
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, are spread evenly over [0, 1)
-POOL = 64  # batches whose texts are sorted together: alike in length within a batch, still shuffled across the epoch
+POOL = 64  # batches whose texts are sorted together: similar lengths within a batch, still shuffled over the epoch
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Draw:
     seeds: np.ndarray  # [B]
 
     def part(self, rank: int, processes: int) -> Draw:
-        """The texts of one process out of several; the canvases of a text, side by side, stay together."""
+        """Return the texts of one process out of several; the canvases of a text, side by side, stay together."""
         text = np.cumsum(np.diff(self.indices, prepend=self.indices[:1]) != 0)  # [B]
         mine = text % processes == rank
         return Draw(self.indices[mine], self.fractions[mine], self.seeds[mine])
 
     def part_or_first(self, rank: int, processes: int) -> tuple[Draw, float]:
-        """The texts of one process and their weight in the batch's loss.
+        """Return the texts of one process and their weight in the batch's loss.
 
         Where there are fewer texts than processes, the others take the first with weight 0: every process must take
         part in the exchange of gradients.
@@ -37,6 +37,7 @@ class Draw:
         return (part, 1.0) if len(part.indices) else (self.part(0, len(self.indices)), 0.0)
 
     def collate(self, texts: TokenisedTexts, for_gpu: bool = False) -> Batch:
+        """Look up the texts and pad them."""
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
@@ -47,7 +48,7 @@ class Draw:
 def training_epoch(
     texts: TokenisedTexts, tokens_per_batch: int, seed: int, epoch: int, skew: float = 1.0, canvases: int = 1
 ) -> list[Draw]:
-    """All batches of an epoch: every text once, shuffled, in batches of at most ``tokens_per_batch`` padded tokens.
+    """Draw all batches of an epoch: every text once, shuffled, at most ``tokens_per_batch`` padded tokens in each.
 
     t is stratified over the shuffled texts: their fractions are successive multiples of the golden ratio plus an
     offset of the epoch. Each text's t stays uniform (the loss is unbiased) and depends on nothing else in its batch.
@@ -62,22 +63,22 @@ def training_epoch(
     seeds = rng.integers(np.iinfo(np.int64).max) // 2 + (order * canvases + count % canvases)
 
     lengths = texts.sizes[members]
-    if texts.context:  # mixed: a batch of short texts, few words after much context, would count as much as any other
+    if texts.context:  # not sorted: a batch of short texts, few words after much context, would weigh too much
         lengths = np.full_like(lengths, lengths.max(initial=0))
     average = max(1.0, lengths.sum() / max(1, len(lengths)))
     pool = max(1, round(POOL * tokens_per_batch / average))
     draws = []
     for start in range(0, len(order), pool):
-        some = count[start : start + pool]
-        some = some[np.argsort(lengths[order[some]], kind="stable")]
-        for batch in split_by_budget(lengths[order[some]], tokens_per_batch):
-            drawn = some[batch]
-            draws.append(Draw(members[order[drawn]], fractions[drawn], seeds[drawn]))
+        pooled = count[start : start + pool]
+        pooled = pooled[np.argsort(lengths[order[pooled]], kind="stable")]
+        for batch in split_by_budget(lengths[order[pooled]], tokens_per_batch):
+            places = pooled[batch]
+            draws.append(Draw(members[order[places]], fractions[places], seeds[places]))
     return [draws[i] for i in rng.permutation(len(draws))]
 
 
 def validation_epoch(texts: TokenisedTexts, tokens_per_batch: int) -> list[Draw]:
-    """Every text once, with a uniform t and an order that are the same at every evaluation of every run."""
+    """Draw every text once, with a uniform t and an order that are the same at every evaluation of every run."""
     rng = np.random.default_rng(0)
     fractions, seeds = rng.random(len(texts)), rng.integers(np.iinfo(np.int64).max, size=len(texts))
     sizes = texts.sizes
@@ -89,7 +90,7 @@ def validation_epoch(texts: TokenisedTexts, tokens_per_batch: int) -> list[Draw]
 
 
 def split_by_budget(lengths: np.ndarray, tokens_per_batch: int) -> list[slice]:
-    """Cut sorted lengths into runs whose padded size is within the budget; a longer text is a run of its own."""
+    """Cut sorted lengths into runs whose padded size is within the budget; a longer text is a run by itself."""
     runs, start = [], 0
     while start < len(lengths):
         most = max(1, tokens_per_batch // int(lengths[start]))

@@ -10,8 +10,6 @@ A run lives in one folder:
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import importlib.util
 import json
 import math
 import time
@@ -24,8 +22,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, set_seed
+from accelerate.utils import gather_object, set_seed
 from torch import Tensor, nn
 
 from blanklm.core.texts import TokenisedTexts
@@ -39,6 +36,7 @@ from blanklm.training.epochs import validation_epoch
 from blanklm.training.folder import RunFolder, Settings
 from blanklm.training.optimizer import new_optimizer
 from blanklm.training.prepare import WORKERS, PlannedBatch, Preparation, plan_epochs, plan_stream
+from blanklm.training.processes import check_agreement, is_sharded, lost_contact, new_accelerator
 from blanklm.training.progress import Advance, progress_bar
 from blanklm.training.streamed import Place, StreamedTexts
 
@@ -112,8 +110,8 @@ class Run:
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
-        self.accelerator = _new_accelerator(config, folder)
-        self.sharded = self.accelerator.distributed_type == DistributedType.FSDP
+        self.accelerator = new_accelerator(config.precision, folder)
+        self.sharded = is_sharded(self.accelerator)
         self.files = RunFolder(folder, self.accelerator)
         _check_fit_together(config, model, texts, validation, self.accelerator)
         set_seed(config.seed, device_specific=True)  # each process has its own dropout
@@ -154,7 +152,7 @@ class Run:
 
     def begin(self) -> None:
         """Start the run in a folder that holds none."""
-        self._check_processes_agree()
+        self._check_agreement()
         self.files.check_unused()
         self._keep_best()
         self.files.write_settings(self.settings)
@@ -162,7 +160,7 @@ class Run:
 
     def restore(self) -> None:
         """Continue the run in the folder from its newest state."""
-        self._check_processes_agree()
+        self._check_agreement()
         self.files.check_settings(self.settings)
         if self.files.load_state() and isinstance(self.texts, StreamedTexts):
             before, now = len(self.progress.places), self.accelerator.num_processes
@@ -171,11 +169,8 @@ class Run:
         self.files.drop_metrics_after(self.progress.step)
         self.files.start_tracking()
 
-    def _check_processes_agree(self) -> None:
-        """Refuse processes that read other files or learnt another vocabulary: they would train without an error."""
-        settings = json.dumps(self.settings) + self.tokenizer.backend.to_str()
-        if len(set(gather_object([hashlib.sha256(settings.encode()).hexdigest()]))) > 1:
-            raise TrainingError("the processes of this run do not have the same texts, vocabulary and settings")
+    def _check_agreement(self) -> None:
+        check_agreement(json.dumps(self.settings) + self.tokenizer.backend.to_str())
 
     # --- The loop -------------------------------------------------------------------------------------------------
 
@@ -189,7 +184,7 @@ class Run:
         try:
             self._loop(advance)
         except RuntimeError as error:
-            if not _lost_contact(error):
+            if not lost_contact(error):
                 raise
             raise TrainingError(
                 f"another process of this run died, or the connection to it, after step {self.progress.step}: "
@@ -337,19 +332,6 @@ class Run:
         self.files.log(progress.step, values, position)
 
 
-def _new_accelerator(config: TrainingConfig, folder: Path) -> Accelerator:
-    gpu = torch.cuda.is_available()
-    bf16 = config.precision == "bf16" or (gpu and config.precision == "auto")
-    AcceleratorState._reset_state()  # of a run before this one, which may have had another precision
-    return Accelerator(
-        mixed_precision="bf16" if bf16 else "no",
-        cpu=not gpu,
-        log_with="tensorboard" if importlib.util.find_spec("tensorboard") else None,
-        project_dir=str(folder),
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # they are constants
-    )
-
-
 def _check_fit_together(
     config: TrainingConfig,
     model: Model,
@@ -358,7 +340,7 @@ def _check_fit_together(
     accelerator: Accelerator,
 ) -> None:
     """Refuse settings, models, texts and processes that cannot be combined."""
-    sharded = accelerator.distributed_type == DistributedType.FSDP
+    sharded = is_sharded(accelerator)
     if sharded and config.ema:
         raise TrainingError("weights that are sharded over processes cannot be averaged: leave out ema")
     if sharded and config.optimizer == "muon":
@@ -371,9 +353,3 @@ def _check_fit_together(
         raise TrainingError(f"{type(model).__name__} does not support context: train it on texts without one")
     if model.context is not None and model.context != texts.context:
         raise TrainingError(f"the model needs {model.context} tokens of context, and the texts have {texts.context}")
-
-
-def _lost_contact(error: RuntimeError) -> bool:
-    """Tell whether an exchange between processes failed; gloo has no error class of its own."""
-    signs = ("closed by peer", "reset by peer", "Broken pipe", "gloo")
-    return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in signs)

@@ -1,4 +1,4 @@
-"""A corpus larger than memory: shards are read, tokenised and shuffled while training goes on.
+"""A corpus larger than memory: shards are read, tokenised and shuffled while the model trains.
 
 The order of the shards is drawn anew each epoch, and every process reads its own share of them. Texts are shuffled
 within blocks of some dozen batches, which is all that is ever in memory. Where a process stands is four numbers (a
@@ -54,7 +54,7 @@ class StreamedBatch:
 class StreamedTexts:
     """Texts in ``files``; ``encode`` makes ids of a list of them, ``read`` gives the texts of a file one by one."""
 
-    context = 0  # texts stand by themselves
+    context = 0  # streamed texts have none
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class StreamedTexts:
 
     @property
     def fingerprint(self) -> str:
-        """Of the names and sizes of the files: reading them all would take too long."""
+        """A hash of the names and sizes of the files: reading them all would take too long."""
         about = [(path.name, path.stat().st_size if path.exists() else None) for path in self.files]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
@@ -84,7 +84,7 @@ class StreamedTexts:
         processes: int = 1,
         skew: float = 1.0,
     ) -> Iterator[StreamedBatch]:
-        """The batches of one process from ``place`` on, without end; all processes share ``tokens_per_batch``."""
+        """Draw the batches of one process from ``place`` on, endlessly; all processes share ``tokens_per_batch``."""
         if len(self.files) < processes:
             raise TrainingError(
                 f"{processes} processes need at least as many files of texts, not {len(self.files)}: split them"
@@ -92,8 +92,8 @@ class StreamedTexts:
         place, budget = place or Place(), max(1, tokens_per_batch // processes)
         done = place.batch
         for begin, block, end in _one_ahead(self._blocks(POOL * budget, seed, place, rank, processes)):
-            own_seed = np.random.SeedSequence([seed, rank, begin.shard, begin.text]).generate_state(1)[0]
-            draws = training_epoch(block, budget, int(own_seed), begin.epoch, skew)
+            block_seed = np.random.SeedSequence([seed, rank, begin.shard, begin.text]).generate_state(1)[0]
+            draws = training_epoch(block, budget, int(block_seed), begin.epoch, skew)
             for number, draw in enumerate(draws[done:], done + 1):
                 after = end if number == len(draws) else Place(begin.epoch, begin.shard, begin.text, number)
                 numbers = np.arange(len(draw.indices))
@@ -104,10 +104,10 @@ class StreamedTexts:
     def _blocks(
         self, budget: int, seed: int, place: Place, rank: int, processes: int
     ) -> Iterator[tuple[Place, TokenisedTexts, Place]]:
-        """Texts of at least ``budget`` tokens, or the rest of an epoch, with the places where they begin and end."""
+        """Read texts of at least ``budget`` tokens, or the rest of an epoch, with the places where they begin and end."""
         begin, shard, text = Place(place.epoch, place.shard, place.text), place.shard, place.text
         while True:
-            epoch, some = begin.epoch, False
+            epoch, found_any = begin.epoch, False
             order = np.random.default_rng([seed, epoch]).permutation(len(self.files))[rank::processes]
             ids: list[Sequence[int]] = []
             tokens = 0
@@ -119,12 +119,12 @@ class StreamedTexts:
                     tokens, text = tokens + sum(map(len, encoded)), text + len(group)
                     if tokens >= budget:
                         yield begin, TokenisedTexts.from_ids(ids, self.max_length), (begin := Place(epoch, shard, text))
-                        ids, tokens, some = [], 0, True
+                        ids, tokens, found_any = [], 0, True
                 shard, text = shard + 1, 0
             after = Place(epoch + 1)
             if tokens:
                 yield begin, TokenisedTexts.from_ids(ids, self.max_length), after
-            elif not some and begin.shard == begin.text == 0:
+            elif not found_any and begin.shard == begin.text == 0:
                 raise TrainingError("there is no text to train on in the files of this process")
             begin, shard, text = after, 0, 0
 
@@ -132,7 +132,7 @@ class StreamedTexts:
 def sample_texts(
     files: Sequence[Path], characters: int = 50_000_000, read: Callable[[Path], Iterable[str]] = read_texts
 ) -> Iterator[str]:
-    """The first texts of each file, of about so many characters in all: enough to learn a vocabulary from."""
+    """Read the first texts of each file, about so many ``characters`` in all: enough to learn a vocabulary from."""
     for path in files:
         left = characters // len(files)
         for text in read(path):
@@ -143,7 +143,7 @@ def sample_texts(
 
 
 def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, the next one made by a thread while this one is used."""
+    """Yield the same items; a thread makes the next one while the current one is used."""
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:
