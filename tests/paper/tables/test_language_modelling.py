@@ -61,6 +61,11 @@ def quiet(line):
     pass
 
 
+def train(experiment):
+    """With what it starts from."""
+    runner.run_steps(list(runner.training_steps([experiment]).values()), say=quiet)
+
+
 def test_every_row_is_of_the_whole_stream_with_its_ends(experiments, tmp_path):
     rows = {row["system"]: row for row in runner.run_experiments(experiments("ptb", None), say=quiet)}
     assert list(rows) == ["lm", "insertion", "blm", "lm-context", "blm-128", "blm-context"]
@@ -101,7 +106,7 @@ def test_the_table_says_what_one_estimate_of_all_orders_would(experiments):
 def test_every_system_is_as_sure_of_its_words_as_suits_validation_texts(experiments, monkeypatch, name):
     monkeypatch.setattr(lm, "TEMPERATURES", (1.0, 5.0, 0.1))
     (experiment,) = experiments("ptb", [name])
-    experiment.train(quiet)
+    train(experiment)
     plain, path = lm.checkpoint.load(experiment.folder / "run").model, experiment.folder / "training.json"
     trained = json.loads(path.read_text())
     tried = trained["temperatures"]
@@ -276,7 +281,7 @@ def test_a_system_in_context_starts_from_the_weights_of_another(experiments, mon
 
     monkeypatch.setattr(runner, "Run", Seen)
     (experiment,) = experiments("ptb", ["blm-context"])
-    runner.run_steps(list(runner.training_steps([experiment]).values()), say=quiet)
+    train(experiment)
     before = lm.checkpoint.load(experiment.out / "ptb" / "blm-128" / "run").model.state_dict()
     assert len(seen) == 2 and all(torch.equal(seen[1][name], before[name]) for name in before)
 

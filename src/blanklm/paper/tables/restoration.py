@@ -99,13 +99,15 @@ class Experiment(runner.Experiment):
 
     def measure(self, say: Say) -> Row:
         folder = self.model or (self.out / (self.spec.lexicon_of or self.system) / "model")  # int8: as bundled
+        names = {"corpus": self.corpus, "system": self.system}
         if self.spec.lexicon_of:
-            with_words = Restorer.from_pretrained(folder)
-            systems = {"letters alone": self._load(folder), "and words": with_words}
-            return {how: self._measured(system, how, self.spec.by_lexicon, say) for how, system in systems.items()}
+            systems = {"letters alone": self._load(folder), "and words": Restorer.from_pretrained(folder)}
+            return names | {
+                how: self._measured(system, how, self.spec.by_lexicon, say) for how, system in systems.items()
+            }
         trained = dict(checkpoint.read_config(folder)["about"]) if self.model else read_json(self.training_file)
         measured = self._measured(self._load(folder), "", tuple(self.measurements()), say)
-        return {"corpus": self.corpus, "system": self.system} | trained | measured
+        return names | trained | measured
 
     def _load(self, folder: Path) -> task.System:
         """Load the model without its lexicon: it stands beside others that have none."""
@@ -222,7 +224,7 @@ def experiments(
 
 def table(rows: Sequence[Row]) -> str:
     """The rows for a terminal: character error rates."""
-    return "\n".join(f"{row.get('system', 'lexicon')}: {_error_rates(row)}" for row in rows)
+    return "\n".join(f"{row['system']}: {_error_rates(row)}" for row in rows)
 
 
 def _error_rates(row: Row) -> str:
