@@ -22,6 +22,7 @@ from blanklm.decoding.beam import beam_search, score
 from blanklm.decoding.constraint import Text
 from blanklm.decoding.draft import Draft
 from blanklm.models.blm import BLM
+from blanklm.paper.provenance import hardware, write_result
 
 
 @torch.inference_mode()
@@ -91,8 +92,8 @@ def main() -> None:
     same = sum(a.items == b.items for a, b in zip(expected, found, strict=True))
     words = sum(draft.steps for draft in found)
     report = {
-        "benchmark": "filling", "size": options.size, "hardware": core.hardware("cpu"), "commit": core.commit(),
-        "threads": torch.get_num_threads(), "torch": torch.__version__, "texts": len(texts), "same_fills": same,
+        "benchmark": "filling", "size": options.size, "hardware": hardware("cpu"),
+        "threads": torch.get_num_threads(), "texts": len(texts), "same_fills": same,
         "words_per_second": words / quick, "reference_words_per_second": words / slow, "ratio": slow / quick,
         "encoder_share": in_encoder / quick,
     }  # fmt: skip
@@ -101,7 +102,7 @@ def main() -> None:
         f"{words / slow:.1f}; {in_encoder / quick:.0%} of it in the encoder; {same} of {len(texts)} fills the same"
     )
     if options.out:
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from rich.table import Table
 
 from blanklm.api import BlankLM
 from blanklm.data import Masked, mask_corpus, read_corpus
+from blanklm.paper.provenance import hardware, write_result
 
 RATIO, SEED = 0.3, 0
 Fill = Callable[[Sequence[Masked], int], int]  # documents, tokens to write; the tokens written
@@ -178,11 +179,11 @@ def main() -> None:
             table.add_row(name, f"{row['tokens_per_second']:,.1f}", f"{row['of_gpt2']:.2f}")
         Console().print(table)
     record = {
-        "benchmark": "peers", "hardware": core.hardware("cpu"), "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0], "torch": torch.__version__, "commit": core.commit(), "hidden": RATIO,
+        "benchmark": "peers", "hardware": hardware("cpu"), "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0], "hidden": RATIO,
         "texts": options.texts, "mean_words": sum(len(m.text.split()) for m in masked) / len(masked), "batches": rows,
     }  # fmt: skip
-    core.write_report(options.out, record)
+    write_result(options.out, record)
 
 
 if __name__ == "__main__":

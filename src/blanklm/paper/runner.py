@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -151,7 +151,7 @@ class Experiment:
         held_out: TokenisedTexts,
         config: TrainingConfig,
         say: Say,
-        facts: Callable[[], Mapping[str, Any]] = dict,
+        facts: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """Train, or resume training, and write the report of it, with ``facts`` that are found out afterwards."""
         begun = self.run_folder / "run.json"

@@ -92,7 +92,7 @@ def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenize
 def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
     """Build an untrained model; MODEL is the encoder of the bundled one."""
     model = BLM(BLMConfig(len(tokenizer), encoder, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
-    model.edges.copy_(torch.from_numpy(tokenizer.edges))
+    model.get_buffer("edges").copy_(torch.from_numpy(tokenizer.edges))
     return model
 
 

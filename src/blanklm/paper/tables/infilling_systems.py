@@ -22,7 +22,7 @@ from blanklm.data import read_corpus
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import EncoderConfig
+from blanklm.models.encoder import EncoderConfig, EncoderLayer
 from blanklm.models.init import init_heads_on_neighbours
 from blanklm.models.model import Model
 from blanklm.paper.baselines.bert_lm import BertLM
@@ -164,7 +164,8 @@ def _bert_lm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> Mode
 
 def _blm(corpus: Corpus, tokenizer: Tokenizer, backbone: str | None) -> Model:
     model = BLM(BLMConfig(len(tokenizer), corpus.size, max_length=corpus.max_length))
-    init_heads_on_neighbours(model.encoder.layers[0])
+    first = next(module for module in model.modules() if isinstance(module, EncoderLayer))
+    init_heads_on_neighbours(first)
     return model
 
 

@@ -34,7 +34,7 @@ from blanklm.data import read_corpus
 from blanklm.errors import BlankLMError
 from blanklm.files import replacing
 from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import EncoderConfig
+from blanklm.models.encoder import EncoderConfig, EncoderLayer
 from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
 from blanklm.models.model import Model
 from blanklm.paper import runner
@@ -164,7 +164,8 @@ class System:
         if self.kind is ContextBLM:
             config = ContextBLMConfig(**vars(config), context=self.context, ends=tuple(corpus.end_tokens))
         model = self.kind(config)
-        init_heads_on_neighbours(model.encoder.layers[0])
+        first = next(module for module in model.modules() if isinstance(module, EncoderLayer))
+        init_heads_on_neighbours(first)
         return model
 
 

@@ -20,7 +20,7 @@ from blanklm.errors import BlankLMError
 from blanklm.paper import runner
 from blanklm.paper.baselines.systems import SlotBySlot
 from blanklm.paper.bundled import greek, latin
-from blanklm.paper.bundled.restorer_recipe import CALIBRATION_TEXTS, Corpus, Recipe
+from blanklm.paper.bundled.restorer_recipe import CALIBRATION_TEXTS, Corpus, Kind, Recipe
 from blanklm.paper.provenance import Row, read_json, write_json
 from blanklm.paper.runner import Say
 from blanklm.paper.tasks import restoration as task
@@ -40,7 +40,7 @@ Measurements = dict[str, Callable[[task.System], Measured]]
 class System:
     corpus: str
     seconds: float = 0.0  # of training, where none are given
-    kind: str = "mixed"  # of Recipe
+    kind: Kind = "mixed"
     literature: bool = True
     lexicon_of: str = ""  # the system whose model is measured with and without its lexicon, by ``by_lexicon``
     by_lexicon: tuple[str, ...] = ()

@@ -65,9 +65,9 @@ def steps(out: Path, corpus: str, seconds: float = 0.0, start: str | None = None
     trainings = runner.training_steps(experiments(out, corpus, seconds=seconds, start=start))
     models = [replace(step, after=(*step.after, tokenising.name)) for step in trainings.values()]
     if corpus == "yelp":
-        after = ("train yelp classifier", "train yelp blm-small")
+        parts = ("train yelp classifier", "train yelp blm-small")
         models.append(
-            Step("bundle yelp", partial(bundle, out, corpus), (folder / "model" / "config.json").exists, after)
+            Step("bundle yelp", partial(bundle, out, corpus), (folder / "model" / "config.json").exists, parts)
         )
     trained = tuple(step.name for step in models)
 
