@@ -17,11 +17,12 @@ import sys
 import time
 from pathlib import Path
 
+from blanklm.paper.provenance import hardware, write_result
+
 SENTENCE = "My sister wants ___ because she ___ every day."
 STEPS = """
 import json, sys, time
 marks = [time.perf_counter()]
-from blanklm.paper.provenance import hardware, write_result
 from blanklm import BlankLM
 marks.append(time.perf_counter())
 model = BlankLM.from_pretrained(device="cpu")

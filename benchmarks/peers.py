@@ -2,8 +2,8 @@
 
     BLANKLM_DATA=<corpora> python benchmarks/peers.py MODEL [--texts 24] [--batches 1,16] [--threads N]
 
-MODEL is a trained word-level BLM of Yahoo documents (recipes/infilling.py makes one). It fills documents with 30 % of
-the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
+MODEL is a trained word-level BLM of Yahoo documents (`blanklm reproduce infilling` makes one). It fills documents with
+30 % of the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
   GPT-2   (Hugging Face) with its KV cache writes as many tokens as the BLM wrote, from a prompt of one token, which
           costs it nothing; a real one would have to read the document first;
   RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks;

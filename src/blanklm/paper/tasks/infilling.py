@@ -27,7 +27,7 @@ _WORD_AND_SPACE = re.compile(r"\S+\s*|\s+")
 
 
 class Filler(Protocol):
-    """A system that fills; one with a ``longest`` text has a ``tokenizer``, and an ``oracle`` is told what is hidden."""
+    """A system that fills; with a ``longest`` text it has a ``tokenizer``, and an ``oracle`` is told what is hidden."""
 
     def fill(self, texts: Sequence[str], **options: Any) -> list[Fill]: ...
 
