@@ -11,13 +11,8 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
-import platform
-import re
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import chain, count, cycle, islice
 from pathlib import Path
@@ -34,12 +29,13 @@ from blanklm.core.template import Blank, Template
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_corpus
-from blanklm.decoding.beam import beam_search
 from blanklm.decoding.draft import Draft
-from blanklm.decoding.fill import fill_in_parallel
+from blanklm.decoding.fill import fill, fill_in_parallel
+from blanklm.decoding.options import FillOptions
 from blanklm.decoding.request import Request
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
+from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import training_epoch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -182,7 +178,7 @@ def benchmark(size: str, lines: list[np.ndarray], tokenizer: Tokenizer, device: 
     texts = texts_to_fill(model, tokenizer, lines[: load["lines_to_fill"]])
 
     def greedy(texts: list[Request]) -> list[Draft]:
-        return [ranked[0] for ranked in beam_search(model, texts)]
+        return [ranked[0] for ranked in fill(model, texts, FillOptions())]
 
     parallel = partial(fill_in_parallel, model)
     calls = (
@@ -202,27 +198,6 @@ def benchmark(size: str, lines: list[np.ndarray], tokenizer: Tokenizer, device: 
 
 
 # --- The record -----------------------------------------------------------------------------------------------------
-
-
-def hardware(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    with suppress(OSError, IndexError):  # Linux; elsewhere platform knows the name
-        return re.findall(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())[0]
-    return platform.processor() or platform.machine()
-
-
-def commit() -> str:
-    """The commit that is checked out, "-dirty" if tracked files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    with suppress(OSError):  # no git here
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
-    return "unknown"
-
-
-def write_report(path: Path, report: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 def table(size: str, result: dict, device: str) -> Table:
@@ -254,9 +229,6 @@ def main() -> None:
         "device": options.device,
         "hardware": hardware(options.device),
         "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "commit": commit(),
         "settings": {
             "seconds": options.seconds,
             "vocabulary": VOCABULARY,
@@ -268,7 +240,7 @@ def main() -> None:
         },
         "sizes": sizes,
     }
-    write_report(out, record)
+    write_result(out, record)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.greedy import fill_greedily
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import Draw
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -151,9 +152,9 @@ def main() -> None:
     options = parser.parse_args()
     measure = point if options.device == "cuda" else in_a_process
     record = {
-        "benchmark": "curve", "size": options.size, "hardware": core.hardware(options.device),
-        "threads": torch.get_num_threads(), "load": os.getloadavg()[0], "torch": torch.__version__,
-        "commit": core.commit(), "lengths": {}, "batches": {}, "fit": {},
+        "benchmark": "curve", "size": options.size, "hardware": hardware(options.device),
+        "threads": torch.get_num_threads(), "load": os.getloadavg()[0],
+         "lengths": {}, "batches": {}, "fit": {},
     }  # fmt: skip
     for kind in KINDS:
         rows = [
@@ -176,7 +177,7 @@ def main() -> None:
         ]
         print(kind, [(row["texts"], round(row["tokens_per_second"])) for row in record["batches"][kind]], flush=True)
     out = options.out or core.ROOT / "results" / "benchmarks" / f"curve-{options.device}.json"
-    core.write_report(out, record)
+    write_result(out, record)
 
 
 if __name__ == "__main__":

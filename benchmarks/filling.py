@@ -18,11 +18,13 @@ import torch
 from torch.nn import functional as F
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.beam import beam_search
 from blanklm.decoding.draft import Draft
+from blanklm.decoding.fill import fill
+from blanklm.decoding.options import FillOptions
 from blanklm.decoding.request import Request
 from blanklm.decoding.scores import score
 from blanklm.models.blm import BLM
+from blanklm.paper.provenance import hardware, write_result
 
 
 @torch.inference_mode()
@@ -84,16 +86,16 @@ def main() -> None:
 
     model.encode = timed
     with torch.inference_mode():
-        beam_search(model, texts[:1])
+        fill(model, texts[:1], FillOptions())
         in_encoder = 0.0
         started = time.perf_counter()
-        found = [beam_search(model, [text])[0][0] for text in texts]
+        found = [fill(model, [text], FillOptions())[0][0] for text in texts]
         quick = time.perf_counter() - started
     same = sum(a.items == b.items for a, b in zip(expected, found, strict=True))
     words = sum(draft.steps for draft in found)
     report = {
-        "benchmark": "filling", "size": options.size, "hardware": core.hardware("cpu"), "commit": core.commit(),
-        "threads": torch.get_num_threads(), "torch": torch.__version__, "texts": len(texts), "same_fills": same,
+        "benchmark": "filling", "size": options.size, "hardware": hardware("cpu"),
+        "threads": torch.get_num_threads(), "texts": len(texts), "same_fills": same,
         "words_per_second": words / quick, "reference_words_per_second": words / slow, "ratio": slow / quick,
         "encoder_share": in_encoder / quick,
     }  # fmt: skip
@@ -102,7 +104,7 @@ def main() -> None:
         f"{words / slow:.1f}; {in_encoder / quick:.0%} of it in the encoder; {same} of {len(texts)} fills the same"
     )
     if options.out:
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-import core
-import torch
+from blanklm.paper.provenance import hardware, write_result
 
 SENTENCE = "My sister wants ___ because she ___ every day."
 STEPS = """
@@ -55,17 +54,15 @@ def main() -> None:
     runs = [measure(options.threads) for _ in range(options.processes)]
     record = {
         "sentence": SENTENCE,
-        "hardware": core.hardware("cpu"),
+        "hardware": hardware("cpu"),
         "threads": options.threads,
-        "torch": torch.__version__,
-        "commit": core.commit(),
         "median_seconds": {name: statistics.median(run[name] for run in runs) for name in runs[0]},
         "seconds": {name: [run[name] for run in runs] for name in runs[0]},
     }
     for name, seconds in record["median_seconds"].items():
         print(f"{name}: {seconds:.3f} s")
     if options.out:
-        core.write_report(options.out, record)
+        write_result(options.out, record)
 
 
 if __name__ == "__main__":

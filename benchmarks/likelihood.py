@@ -20,6 +20,7 @@ from blanklm.core.texts import stream_chunks
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM
+from blanklm.paper.provenance import hardware, write_result
 
 
 def rate(model: BLM, texts: list[list[int]], orders: int) -> dict[str, float]:
@@ -56,9 +57,9 @@ def main() -> None:
     for name, row in rows.items():
         print(f"{name:15} {row['per_second']:12,.0f} token-orders/s ({row['seconds']:.1f} s)", flush=True)
     if options.out:
-        report = {"benchmark": "likelihood", "size": options.size, "hardware": core.hardware(options.device)}
-        report |= {"torch": torch.__version__, "commit": core.commit(), "rows": rows}
-        core.write_report(options.out, report)
+        report = {"benchmark": "likelihood", "size": options.size, "hardware": hardware(options.device)}
+        report |= {"rows": rows}
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

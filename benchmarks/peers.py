@@ -2,8 +2,8 @@
 
     BLANKLM_DATA=<corpora> python benchmarks/peers.py MODEL [--texts 24] [--batches 1,16] [--threads N]
 
-MODEL is a trained word-level BLM of Yahoo documents (recipes/infilling.py makes one). It fills documents with 30 % of
-the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
+MODEL is a trained word-level BLM of Yahoo documents (`blanklm reproduce infilling` makes one). It fills documents with
+30 % of the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
   GPT-2   (Hugging Face) with its KV cache writes as many tokens as the BLM wrote, from a prompt of one token, which
           costs it nothing; a real one would have to read the document first;
   RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks;
@@ -30,6 +30,7 @@ from rich.table import Table
 
 from blanklm.api import BlankLM
 from blanklm.data import MaskedText, mask_corpus, read_corpus
+from blanklm.paper.provenance import hardware, write_result
 
 RATIO, SEED = 0.3, 0
 Fill = Callable[[Sequence[MaskedText], int], int]  # documents, tokens to write; the tokens written
@@ -178,11 +179,11 @@ def main() -> None:
             table.add_row(name, f"{row['tokens_per_second']:,.1f}", f"{row['of_gpt2']:.2f}")
         Console().print(table)
     record = {
-        "benchmark": "peers", "hardware": core.hardware("cpu"), "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0], "torch": torch.__version__, "commit": core.commit(), "hidden": RATIO,
+        "benchmark": "peers", "hardware": hardware("cpu"), "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0], "hidden": RATIO,
         "texts": options.texts, "mean_words": sum(len(m.text.split()) for m in masked) / len(masked), "batches": rows,
     }  # fmt: skip
-    core.write_report(options.out, record)
+    write_result(options.out, record)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,8 @@ import time
 from pathlib import Path
 from statistics import mean
 
-import core
-
-from blanklm.data import read_corpus, slots_of_corpus
-from blanklm.data.masking import MaskedText
+from blanklm.data import MaskedText, read_corpus, slots_of_corpus
+from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
 from blanklm.restoration.restorer import Candidate, Restorer
@@ -56,12 +54,12 @@ def main() -> None:
             "same_among_20": mean(len({c.text for c in a} & {c.text for c in b}) / len(a) for a, b in both),
             "largest_difference": max(abs(a[0].probability - b[0].probability) for a, b in both),
         }
-    report = {"benchmark": "restoring", "hardware": core.hardware("cpu"), "commit": core.commit(), "texts": len(whole)}
+    report = {"benchmark": "restoring", "hardware": hardware("cpu"), "texts": len(whole)}
     report["read"] = read
     for say, m in read.items():
         print(f"{say}: {m['seconds_a_gap']:.2f} s a gap, first the same {m['same_first']:.0%}")
     if options.out:
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,8 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-import core
-
-from blanklm.bulk.fill import fill_shards
-from blanklm.bulk.shards import Filling
+from blanklm.bulk.shards import Filling, fill_shards
+from blanklm.paper.provenance import hardware, write_result
 
 MODEL = "yelp-words"
 WORDS = ("the", "food", "service", "staff", "was", "is", "very", "really", "good", "great", "friendly", "here")
@@ -58,7 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # of the workers
-    report = {"benchmark": "scale", "hardware": core.hardware("cpu"), "commit": core.commit(), "model": MODEL,
+    report = {"benchmark": "scale", "hardware": hardware("cpu"), "model": MODEL,
               "shards": options.shards, "lines": options.shards * options.lines, "rows": []}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder, "texts")
@@ -73,7 +71,7 @@ def main() -> None:
                     f"{workers} {row['on']}: {row['lines_per_second']:.0f} lines/s, {row['seconds']:.1f} s", flush=True
                 )
     if options.out:
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

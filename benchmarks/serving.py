@@ -35,6 +35,7 @@ from rich.table import Table
 
 from blanklm.api import BlankLM
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.paper.provenance import hardware, provenance, write_result
 
 TEXTS = 256
 JSON = {"Content-Type": "application/json"}
@@ -219,17 +220,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "benchmarks" / "serving-cpu.json")
     options = parser.parse_args()
     clients = [int(number) for number in options.clients.split(",")]
-    about = {
-        "hardware": core.hardware("cpu"), "threads": torch.get_num_threads(), "torch": torch.__version__,
-        "commit": core.commit(),
-    }  # fmt: skip
+    about = {"hardware": hardware("cpu"), "threads": torch.get_num_threads(), "provenance": provenance()}
     sizes = json.loads(options.out.read_text(encoding="utf-8"))["sizes"] if options.out.exists() else {}
     for size in options.sizes.split(","):
         requests = options.requests if size == "bundled" else 0
         sizes[size] = about | benchmark(size, clients, options.seconds, requests)
         Console(width=140).print(table(size, sizes[size]))
     record = {"benchmark": "serving", "sizes": sizes}
-    core.write_report(options.out, record)
+    write_result(options.out, record)
 
 
 if __name__ == "__main__":

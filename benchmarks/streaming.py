@@ -12,10 +12,10 @@ import argparse
 import time
 from pathlib import Path
 
-import core
 import numpy as np
 import psutil
 
+from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.streamed import StreamedTexts
 
 CHARACTERS, TEXTS_A_FILE = 4000, 5000  # of a text; 20 MB a file
@@ -49,7 +49,7 @@ def main() -> None:
             memory.append((read / (len(files) * TEXTS_A_FILE * CHARACTERS), process.memory_info().rss / 1e6))
     settled = [megabytes for share, megabytes in memory if share > 0.05]
     report = {
-        "benchmark": "streaming", "hardware": core.hardware("cpu"), "commit": core.commit(), "files": len(files),
+        "benchmark": "streaming", "hardware": hardware("cpu"), "files": len(files),
         "gigabytes": len(files) * TEXTS_A_FILE * CHARACTERS / 1e9, "tokens": tokens,
         "seconds": time.perf_counter() - started, "megabytes_least": min(settled), "megabytes_most": max(settled),
         "megabytes_last": settled[-1],
@@ -59,7 +59,7 @@ def main() -> None:
         f"memory {min(settled):.0f} to {max(settled):.0f} MB after the first 5 %"
     )
     if options.out:
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

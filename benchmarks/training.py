@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import core
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -24,6 +23,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
+from blanklm.paper.provenance import write_result
 from blanklm.training import run as training
 from blanklm.training.epochs import training_epoch
 from blanklm.training.run import Run, TrainingConfig
@@ -128,7 +128,7 @@ def main() -> None:
             flops = flops_per_token(model, texts, tokens_per_batch)
             started = time.perf_counter()
             row = {"corpus": corpus, "tokens_per_batch": tokens_per_batch, "flops_per_token": flops}
-            row |= {"matrix_rate": rate, "torch": torch.__version__, "commit": core.commit()}
+            row |= {"matrix_rate": rate}
             row |= measure(model, tokenizer, texts, tokens_per_batch)
             row["share_of_matrix_rate"] = row["tokens_per_second"] * flops / rate
             rows.append(row)
@@ -140,7 +140,7 @@ def main() -> None:
             )
     if options.out:
         report = {"benchmark": "training", "size": "base", "hardware": torch.cuda.get_device_name(), "rows": rows}
-        core.write_report(options.out, report)
+        write_result(options.out, report)
 
 
 if __name__ == "__main__":

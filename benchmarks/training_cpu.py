@@ -33,6 +33,7 @@ from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch, TokenisedTexts
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import rotary_angles, rotate
+from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import Draw, training_epoch
 
 TOKENS_PER_BATCH = 4096
@@ -154,13 +155,13 @@ def main() -> None:
             seconds[name] += time.perf_counter() - began
     speeds = {name: tokens[name] / seconds[name] for name in steps}
     record = {
-        "benchmark": "training on a CPU", "size": options.size, "hardware": core.hardware("cpu"),
-        "threads": torch.get_num_threads(), "load": os.getloadavg()[0], "torch": torch.__version__,
-        "commit": core.commit(), "tokens_per_second": speeds,
+        "benchmark": "training on a CPU", "size": options.size, "hardware": hardware("cpu"),
+        "threads": torch.get_num_threads(), "load": os.getloadavg()[0],
+         "tokens_per_second": speeds,
         "of_padded": {name: speed / speeds["padded"] for name, speed in speeds.items()},
     }  # fmt: skip
     print(json.dumps(record, indent=2))
-    core.write_report(options.out, record)
+    write_result(options.out, record)
 
 
 if __name__ == "__main__":

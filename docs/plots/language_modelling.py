@@ -19,8 +19,6 @@ from matplotlib.ticker import ScalarFormatter
 ROOT = Path(__file__).resolve().parent.parent.parent
 SYSTEMS = {
     "blm": "#b3501b",
-    "blm-curriculum": "#1b7f5c",
-    "blm-lean": "#e0b13f",
     "insertion": "#1f6fb4",
     "lm": "#777777",
     "blm-context": "#d98b5f",

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from blanklm.bulk.lines import (
-    one_line_json,
-)
-from blanklm.errors import BlankLMError
-
-if TYPE_CHECKING:
-    pass
+from blanklm.bulk.lines import one_line_json
 from blanklm.cli.options import Device, Json, Model
 from blanklm.cli.output import progress_bar
 from blanklm.decoding.options import Order
+from blanklm.errors import BlankLMError
 
-
-class Task(StrEnum):
-    infilling = "infilling"
+Task = Literal["infilling"]
 
 
 def evaluate(
     task: Annotated[Task, typer.Argument(help="What to evaluate.")],
-    file: Annotated[Path, typer.Option("--file", "-f", help="Whole texts, one a line, or .jsonl; may be compressed.")],
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help="Whole texts, one per line, or .jsonl; may be compressed.")
+    ],
     model: Model = None,
     ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
@@ -35,7 +29,8 @@ def evaluate(
         Order | None, typer.Option(help="Which blank next; by default many at once (parallel), with a beam confident.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(help="The folder of a left-to-right model: also report how fluent it finds the fills.")
+        str | None,
+        typer.Option(help="Folder of a left-to-right model: also report the perplexity of the fills under it."),
     ] = None,
     as_json: Json = False,
     device: Device = None,
@@ -57,7 +52,7 @@ def evaluate(
     }
     if isinstance(language_model, Infiller):
         if beam != 1 or order is not None:
-            raise BlankLMError("a model to compare with has one way to fill: leave out --beam and --order")
+            raise BlankLMError("a baseline has one way to fill: leave out --beam and --order")
         options = {}
     fluency = LanguageModel.from_pretrained(judge, device) if judge else None
     texts = [text for text in read_texts(file) if text.strip()]
@@ -72,7 +67,7 @@ def evaluate(
     left_out = len(texts) - len(fitting)
     cut = len(long) - left_out
     if as_json:
-        report = {"task": task.value, "model": model or "default", "file": file.name, "seed": seed} | options
+        report = {"task": task, "model": model or "default", "file": file.name, "seed": seed} | options
         print(one_line_json(report | {"cut": cut, "too_long": left_out, "ratios": rows}))
         return
     print(

@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
+from blanklm.cli.output import say
 from blanklm.errors import BlankLMError
 
-if TYPE_CHECKING:
-    pass
-from blanklm.cli.output import say
-
-
-class Table(StrEnum):
-    infilling = "infilling"
-    sentiment = "sentiment"
-    language_modelling = "language-modelling"
+Table = Literal["infilling", "restoration", "sentiment", "language-modelling"]
+ALSO = {  # the options that each table has besides --out, --corpus, --seconds and --jobs
+    "infilling": {"system", "texts", "backbone"},
+    "restoration": {"system", "texts", "model"},
+    "sentiment": {"start"},
+    "language-modelling": {"system", "orders"},
+}
 
 
 def reproduce(
     table: Annotated[Table, typer.Argument(help="Which of the paper's experiments.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
     corpus: Annotated[
-        list[str] | None, typer.Option(help="yahoo or yelp; ptb, wikitext2 or wikitext103. Those at hand by default.")
+        list[str] | None,
+        typer.Option(
+            help="yahoo, yelp; greek, latin; yelp, amazon; ptb, wikitext2, wikitext103. By default all at hand."
+        ),
     ] = None,
-    part: Annotated[list[str] | None, typer.Option(help="A system, such as blm or insertion; all by default.")] = None,
-    texts: Annotated[int, typer.Option(help="Fill so many texts of the test set; 0: all.")] = 0,
-    orders: Annotated[int, typer.Option(help="language-modelling: orders m on the whole test set.")] = 100,
-    seconds: Annotated[float, typer.Option(help="End each system's training by the clock; 0: by its steps.")] = 0.0,
+    system: Annotated[
+        list[str] | None, typer.Option("--system", "--part", help="Such as blm or insertion; by default all.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Wall-clock limit of each training; 0: all its steps.")] = 0.0,
+    jobs: Annotated[int, typer.Option(help="Processes that train or measure at the same time.")] = 1,
+    texts: Annotated[int | None, typer.Option(help="infilling, restoration: use so many test texts (all).")] = None,
+    orders: Annotated[
+        int | None, typer.Option(help="language-modelling: orders m on the whole test set (100).")
+    ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="The pretrained encoder of BERT+LM: a folder or a Hub id; MiniLM by default.")
+        str | None, typer.Option(help="infilling: the encoder of BERT+LM, a folder or a Hub id; MiniLM by default.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="restoration: measure the model in this folder instead of training one.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="sentiment: the BLM that the small writer starts from; by default from scratch.")
     ] = None,
 ) -> None:
-    """Train and compare every system of a table of the paper; what is done already is not done again.
+    """Train and compare the systems of a table of the paper; what is done already is not done again.
 
-    blanklm reproduce infilling --out runs/infilling --corpus yahoo --part lm --part blm
+    blanklm reproduce infilling --out runs/infilling --corpus yahoo --system lm --system blm
     """
-    if table == Table.sentiment:
-        from blanklm.paper.tables import sentiment
+    given = {"system": system, "texts": texts, "orders": orders, "backbone": backbone, "model": model, "start": start}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if unfit := [f"--{name}" for name in options if name not in ALSO[table]]:
+        raise BlankLMError(f"the table {table} does not take {', '.join(unfit)}: leave it out")
+    systems = options.pop("system", None)
+    settings = {"out": out, "corpora": corpus, "seconds": seconds} | options
+    from blanklm.paper import runner
+    from blanklm.paper.tables import infilling, language_modelling, restoration, sentiment
 
-        if corpus or part or texts or backbone:
-            raise BlankLMError("the sentiment table is made as a whole: give --out and --seconds alone")
-        sentiment.main(out, seconds or sentiment.SECONDS)
+    if table == "sentiment":
+        print(sentiment.table(sentiment.run(**settings, jobs=jobs, say=say)))
         return
-    if table == Table.language_modelling:
-        from blanklm.paper.tables import language_modelling
-
-        if texts or backbone:
-            raise BlankLMError("language models are measured on whole test sets: leave out --texts and --backbone")
-        chosen = corpus or language_modelling.AT_HAND
-        settings = {"out": out, "orders": orders, "seconds": seconds}
-        parts = [one for name in chosen for one in language_modelling.parts_of(name, part, **settings)]
-        print(language_modelling.table(language_modelling.main(parts, say)))
-        return
-    from blanklm.paper.tables import infilling
-
-    chosen = corpus or list(infilling.CORPORA)
-    settings = {"out": out, "texts": texts, "seconds": seconds, "backbone": backbone}
-    parts = [one for name in chosen for one in infilling.parts_of(name, part, **settings)]
-    rows = infilling.main(parts, say)
-    print(infilling.table(rows))
+    module = {"infilling": infilling, "restoration": restoration, "language-modelling": language_modelling}[table]
+    experiments = module.experiments(**settings, systems=systems)
+    print(module.table(runner.run_experiments(experiments, jobs, say)))

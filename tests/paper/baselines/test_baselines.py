@@ -18,12 +18,12 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import mask_words
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.baselines.hiding import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import ORDERS, Masked
-from blanklm.paper.baselines.predictor import LATER, PredictorConfig, Unfilled
+from blanklm.paper.baselines.predictor import LATER, CanvasIds, PredictorConfig
 from blanklm.paper.baselines.slot_insertion import SlotInsertion
 from blanklm.paper.baselines.systems import Infiller, LanguageModel, not_writable
+from blanklm.paper.baselines.training_masks import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.training import checkpoint
@@ -145,7 +145,7 @@ def unfilled(count, longest=9):
         [BLANK if rng.random() < 0.4 else token for token in text] for text in random_texts(count, longest=longest)
     ]
     some = [ids for ids in texts if BLANK in ids and set(ids) != {BLANK}]  # places of a mere run of masks are alike
-    return [Unfilled(ids, [rng.random() < 0.5 for _ in range(ids.count(BLANK))]) for ids in some]
+    return [CanvasIds(ids, [rng.random() < 0.5 for _ in range(ids.count(BLANK))]) for ids in some]
 
 
 # --- Masked -------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_masked_writes_the_given_number_of_tokens_in_the_given_order(order):
     model, rng = make(Masked), random.Random(2)
     bans = allow_all(model)
     bans[0, 4::2] = bans[1, 5::2] = -torch.inf
-    canvases = [Unfilled(c.ids, c.spaces, [rng.randrange(1, 4) for _ in c.spaces]) for c in unfilled(30)]
+    canvases = [CanvasIds(c.ids, c.spaces, [rng.randrange(1, 4) for _ in c.spaces]) for c in unfilled(30)]
     for canvas, written in zip(canvases, model.write(canvases, bans, order), strict=True):
         assert [len(span) for span in written.spans] == canvas.lengths
         lengths, spaces = iter(canvas.lengths), iter(canvas.spaces)
@@ -219,7 +219,7 @@ def test_a_toy_corpus_is_learnt_by_heart(tmp_path):
 
 def test_an_unknown_order_is_refused():
     with pytest.raises(BlankLMError, match="one-shot"):
-        make(Masked).write([Unfilled([BLANK], [False], [1])], torch.zeros(3, 12), order="best")
+        make(Masked).write([CanvasIds([BLANK], [False], [1])], torch.zeros(3, 12), order="best")
 
 
 # --- As systems that fill text ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines import insertion
 from blanklm.paper.baselines.insertion import STOP, InsertionTransformer
-from blanklm.paper.baselines.predictor import PredictorConfig, Unfilled
+from blanklm.paper.baselines.predictor import CanvasIds, PredictorConfig
 from blanklm.paper.baselines.slot_insertion import SlotInsertion
 from blanklm.paper.baselines.systems import Infiller
 from blanklm.paper.tasks.infilling import evaluate, failure
@@ -157,7 +157,7 @@ def test_filling_is_what_the_paper_describes(kind, free):
     model = make(kind, VOCABULARY, max_length=14)
     canvases = [[4, 1, 5, 1], [1, 5], [1], [4, 6, 4, 1, 5, 6, 1, 4], [7, 1, 6]]
     bans = allow_all(model)
-    written = model.write([Unfilled(ids, [False] * ids.count(BLANK)) for ids in canvases], bans, free=free)
+    written = model.write([CanvasIds(ids, [False] * ids.count(BLANK)) for ids in canvases], bans, free=free)
     for ids, found in zip(canvases, written, strict=True):
         items, origins = write_slowly(model, ids, bans, free)
         if free:
@@ -181,7 +181,7 @@ def test_made_valid_it_never_fails_and_free_it_does(kind):
 
 def test_two_blanks_side_by_side_are_refused(model):
     with pytest.raises(BlankLMError, match="side by side"):
-        model.write([Unfilled([4, 1, 1], [False, False])], allow_all(model))
+        model.write([CanvasIds([4, 1, 1], [False, False])], allow_all(model))
 
 
 @pytest.mark.parametrize("kind", [InsertionTransformer, SlotInsertion])
@@ -191,7 +191,7 @@ def test_a_span_that_goes_on_and_on_is_closed(kind, monkeypatch):
     with torch.no_grad():
         model.embedding.weight[STOP] = 0
         model.word_bias[STOP] = -50  # it never stops by itself
-    (written,) = model.write([Unfilled([4, 1, 5, 1], [False, False])], allow_all(model))
+    (written,) = model.write([CanvasIds([4, 1, 5, 1], [False, False])], allow_all(model))
     assert [len(span) for span in written.spans] == [3, 3]
 
 

@@ -17,11 +17,11 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.bert_lm import BertLM, BertLMConfig
-from blanklm.paper.baselines.hiding import draw_hidden
-from blanklm.paper.baselines.predictor import PredictorConfig, Unfilled
+from blanklm.paper.baselines.predictor import CanvasIds, PredictorConfig
 from blanklm.paper.baselines.roberta import RobertaMasked, roberta_of
 from blanklm.paper.baselines.seq2seq import COPIES, TARGETS, Seq2Seq, Seq2SeqConfig, spans_with_marks
 from blanklm.paper.baselines.systems import Infiller, fitting_spans, load_system
+from blanklm.paper.baselines.training_masks import draw_hidden
 from blanklm.training import checkpoint
 from tests.support.baselines import allow_all, batch_of, random_texts
 
@@ -72,7 +72,7 @@ def test_it_is_roberta_for_masked_lm():
 @pytest.fixture(scope="module")
 def bert_lm():
     torch.manual_seed(0)
-    return spread(BertLM(BertLMConfig(VOCABULARY, TINY, TINY, max_length=20)))
+    return spread(BertLM(BertLMConfig(VOCABULARY, TINY, 20, decoder=TINY)))
 
 
 @torch.inference_mode()
@@ -111,7 +111,7 @@ def test_bert_lm_learns_each_span_from_its_blanks_vector(bert_lm):
 def test_bert_lm_fills_blank_after_blank_with_what_it_wrote_before(bert_lm):
     canvases = [[4, BLANK, 5, BLANK], [BLANK, 5], [4, 4, 4, BLANK, 5, 6, BLANK, 4]]
     bans = allow_all(bert_lm)
-    written = bert_lm.write([Unfilled(ids, [False] * ids.count(BLANK)) for ids in canvases], bans)
+    written = bert_lm.write([CanvasIds(ids, [False] * ids.count(BLANK)) for ids in canvases], bans)
     for ids, found in zip(canvases, written, strict=True):
         ids, total = list(ids), 0.0
         for span in found.spans:
@@ -233,7 +233,7 @@ def test_beam_search_of_many_texts_is_that_of_each(target, beam):
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_special_token_is_written(target):
     model = seq2seq(target)
-    canvases = [Unfilled([4, BLANK, 5, BLANK], [False, False]), Unfilled([BLANK, 5], [False])]
+    canvases = [CanvasIds([4, BLANK, 5, BLANK], [False, False]), CanvasIds([BLANK, 5], [False])]
     for written in model.write(canvases, allow_all(model), beam=2):
         answer = written.whole if target == "full" else [i for span in written.spans for i in span]
         assert set(answer) <= ({*range(4, VOCABULARY), UNK} if target == "full" else set(range(4, VOCABULARY)))
@@ -296,7 +296,7 @@ class Scripted(torch.nn.Module):
 
 
 def test_outputs_that_do_not_fit_are_shown_as_they_are():
-    from blanklm.paper.baselines.predictor import Written
+    from blanklm.paper.baselines.predictor import WrittenSpans
 
     tokenizer = Tokenizer.train("word", ["when time flies , where does it go ?"])
 
@@ -304,13 +304,13 @@ def test_outputs_that_do_not_fit_are_shown_as_they_are():
         return Infiller(Scripted([written], len(tokenizer)), tokenizer).fill([canvas])[0]
 
     ids = tokenizer.encode
-    good = fill(Written([], 0.0, ids("when time zzz , where does it go ?")))
+    good = fill(WrittenSpans([], 0.0, ids("when time zzz , where does it go ?")))
     assert good.spans == ("time", "where does it") and good.text == "when time zzz , where does it go ?"
-    lost = fill(Written([], 0.0, ids("when time , go ?")))
+    lost = fill(WrittenSpans([], 0.0, ids("when time , go ?")))
     assert lost.text == "when time , go ?" and lost.spans == ("", "")
-    few = fill(Written([ids("time")], 0.0))
+    few = fill(WrittenSpans([ids("time")], 0.0))
     assert few.spans == ("time", "") and few.text.split() == ["when", "time", "zzz", ",", "go", "?"]
-    many = fill(Written([ids("time"), ids("it"), ids("where it")], 0.0))
+    many = fill(WrittenSpans([ids("time"), ids("it"), ids("where it")], 0.0))
     assert many.spans == ("time", "it") and many.text == "when time zzz , it go ? where it"
 
 
@@ -336,7 +336,7 @@ def test_every_kind_comes_back_from_disk(tmp_path, kind):
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"])
     makers = {
         "roberta-masked": lambda: RobertaMasked(PredictorConfig(len(tokenizer), roberta_of(TINY, 20), 20)),
-        "bert-lm": lambda: BertLM(BertLMConfig(len(tokenizer), TINY, TINY, 20)),
+        "bert-lm": lambda: BertLM(BertLMConfig(len(tokenizer), TINY, 20, decoder=TINY)),
         "insertion": lambda: InsertionTransformer(PredictorConfig(len(tokenizer), TINY, 20)),
     }
     before = Infiller(makers[kind](), tokenizer)

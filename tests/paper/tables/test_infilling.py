@@ -12,8 +12,8 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.init import init_bias_from_frequencies
-from blanklm.paper.tables import infilling
-from blanklm.paper.tables import infilling_at_once as at_once
+from blanklm.paper import runner
+from blanklm.paper.tables import infilling, infilling_systems
 from blanklm.training import checkpoint
 from blanklm.training.epochs import training_epoch
 from tests.support.backbones import publish
@@ -25,22 +25,22 @@ DOCUMENTS = [
     "why is the sky blue ? because of the light .",
     "can you help me ? i need to find the name of a song .",
 ]
-PARTS = [name for name in infilling.SYSTEMS if name != "blm-english"]
+SYSTEMS = [name for name in infilling.SYSTEMS if name != "blm-english"]
 
 
 @pytest.fixture
-def parts(tmp_path, monkeypatch):
-    """Every part of both corpora, tiny."""
+def experiments(tmp_path, monkeypatch):
+    """Experiments on both corpora, tiny."""
     files = [f"yelp/{split}.{side}" for split in ("train", "valid", "test") for side in (0, 1)]
     for name in [*files, "yahoo/valid.txt", "yahoo/test.txt"]:
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(DOCUMENTS * 10), encoding="utf-8")
     monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(infilling, "HELD_OUT", 8)
+    monkeypatch.setattr(infilling_systems, "HELD_OUT", 8)
     monkeypatch.setattr(infilling, "VALIDATION_TEXTS", 2)
     monkeypatch.setattr(infilling, "RATIOS", (0.2, 0.5))
-    infilling._yahoo.cache_clear()
+    infilling_systems._yahoo.cache_clear()
     backbone = str(publish(tmp_path / "bert", "bert"))
     for name, corpus in infilling.CORPORA.items():
         few = replace(corpus.training, steps=4, tokens_per_batch=512, warmup=1, evaluate_every=2, log_every=1)
@@ -48,17 +48,23 @@ def parts(tmp_path, monkeypatch):
         monkeypatch.setitem(infilling.CORPORA, name, tiny)
     for name, system in infilling.SYSTEMS.items():
         monkeypatch.setitem(infilling.SYSTEMS, name, replace(system, training={}))
-    yield lambda corpus, names: infilling.parts_of(corpus, names, out=tmp_path / "out", texts=4, backbone=backbone)
-    infilling._yahoo.cache_clear()
+    out = tmp_path / "out"
+    yield lambda corpus, names: infilling.experiments(out, [corpus], names, texts=4, backbone=backbone)
+    infilling_systems._yahoo.cache_clear()
+
+
+def quiet(line):
+    pass
 
 
 @pytest.mark.parametrize("corpus", ["yahoo", "yelp"])
-def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tmp_path):
-    rows = {row["system"]: row for row in infilling.main(parts(corpus, PARTS), say=lambda line: None)}
-    assert list(rows) == PARTS
+def test_every_system_fills_the_same_canvases_and_gets_its_row(experiments, corpus, tmp_path):
+    rows = {row["system"]: row for row in runner.run_experiments(experiments(corpus, SYSTEMS), say=quiet)}
+    assert list(rows) == SYSTEMS
     for name, row in rows.items():
         assert json.loads((tmp_path / "out" / "results" / f"{corpus}-{name}.json").read_text()) == row
         assert set(row["ratios"]) == {"0.2", "0.5"} and row["test"]["texts"] == 4 and row["test"]["of"] in (40, 80)
+        assert row["training"]["steps"] == 4 and row["training"]["tokens_read"] > 0 and row["provenance"]["date"]
         for share, ratio in row["ratios"].items():
             assert ratio["no_infill_bleu"] == rows["lm"]["ratios"][share]["no_infill_bleu"]
             if name != "lm":
@@ -68,34 +74,39 @@ def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tm
     assert set(rows["blm"]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
 
 
-def test_what_is_done_is_not_done_again(parts, tmp_path, monkeypatch):
-    some = parts("yahoo", ["lm", "blm-parallel"])
-    infilling.main(some, say=lambda line: None)
+def test_what_is_done_is_not_done_again(experiments, tmp_path, monkeypatch):
+    """A system that fills with the model of another has that one trained, and the judge."""
+    todo = experiments("yahoo", ["blm-parallel"])
+    runner.run_experiments(todo, say=quiet)
+    assert {path.parent.name for path in (tmp_path / "out" / "yahoo").glob("*/training.json")} == {"lm", "blm"}
     (tmp_path / "out" / "results" / "yahoo-blm-parallel.json").unlink()
     (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.5.json").unlink()
     before = (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.2.json").stat().st_mtime_ns
-    monkeypatch.setattr(infilling, "Run", None)  # no training again
-    said = []
-    infilling.main(some, say=said.append)
+    monkeypatch.setattr(runner, "Run", None)  # no training again
+    runner.run_experiments(todo, say=quiet)
     assert (tmp_path / "out" / "yahoo" / "blm-parallel" / "fills-0.2.json").stat().st_mtime_ns == before
     assert (tmp_path / "out" / "results" / "yahoo-blm-parallel.json").exists()
 
 
-def test_from_the_command_line(parts, tmp_path, blanklm):
-    parts("yahoo", ["lm"])  # the fixture has made everything tiny
+def test_from_the_command_line(experiments, tmp_path, blanklm):
     arguments = ("reproduce", "infilling", "--out", tmp_path / "out", "--corpus", "yahoo", "--texts", 4)
-    code, lines, said = blanklm(*arguments, "--part", "lm", "--part", "insertion")
+    code, lines, said = blanklm(*arguments, "--system", "lm", "--part", "insertion")  # the older name of the option
     assert code == 0 and "yahoo insertion: 50% hidden, filled" in said
     assert [line.split("  ")[0].strip() for line in lines[2:]] == ["yahoo no infill", "yahoo InsT"]
     assert lines[3].count("0.0%") == 2
-    code, _, said = blanklm(*arguments, "--part", "gpt")
-    assert code == 1 and "there is no part 'gpt': choose lm, insertion" in said
+    code, _, said = blanklm(*arguments, "--system", "gpt")
+    assert code == 1 and "there is no system 'gpt' in this table: choose lm, insertion" in said
     code, _, said = blanklm("reproduce", "infilling", "--out", tmp_path / "out", "--corpus", "ptb")
     assert code == 1 and "there is no corpus 'ptb'" in said
+    code, _, said = blanklm(*arguments, "--orders", 10)
+    assert code == 1 and "does not take --orders" in said
 
 
-def test_a_training_run_that_was_cut_off_goes_on(parts, tmp_path, monkeypatch):
-    (part,) = parts("yelp", ["lm"])
+def test_a_training_run_that_was_cut_off_is_resumed(experiments, monkeypatch):
+    corpus = infilling.CORPORA["yelp"]
+    saving = replace(corpus, training=replace(corpus.training, save_every=2))
+    monkeypatch.setitem(infilling.CORPORA, "yelp", saving)
+    (experiment,) = experiments("yelp", ["lm"])
 
     class CutOff(Exception):
         pass
@@ -104,51 +115,17 @@ def test_a_training_run_that_was_cut_off_goes_on(parts, tmp_path, monkeypatch):
         if "step 3" in line:
             raise CutOff
 
-    corpus = replace(part.corpus, training=replace(part.corpus.training, save_every=2))
-    part = replace(part, corpus=corpus)
     with pytest.raises(CutOff):
-        part.train(cut_off)
+        experiment.train(cut_off)
     said = []
-    part.train(said.append)
+    experiment.train(said.append)
     assert [line.split(": ")[0] for line in said] == ["yelp lm step 3", "yelp lm step 4"]
-    part.train(said.append)
-    assert len(said) == 2  # done
-
-
-def test_all_at_once_within_a_clock(parts, tmp_path, monkeypatch, capsys):
-    """The same rows, from processes of their own; a system that fails does not stop the others."""
-    parts("yahoo", ["lm"])
-    spans = {"yahoo": {name: (0.0, 0.5) for name in ("lm", "blm", "seq2seq-fill", "bert-lm")}}
-    monkeypatch.setattr(at_once, "SPANS", spans)
-    monkeypatch.setattr(at_once, "SHARES", {"blm": {0.5: 2}, "seq2seq-fill": {}})
-    failed = at_once.main(
-        [str(tmp_path / "out"), "--seconds", "90", "--texts", "4", "--backbone", str(tmp_path / "no")]
-    )
-    assert failed == ["system-yahoo-bert-lm"]
-    assert "cannot load the backbone" in (tmp_path / "out" / "logs" / "system-yahoo-bert-lm.log").read_text()
-    made = {path.stem for path in (tmp_path / "out" / "results").glob("*.json")}
-    blm = {"yahoo-blm", "yahoo-blm-greedy", "yahoo-blm-model", "yahoo-blm-parallel"}
-    assert made == {"yahoo-lm", "yahoo-seq2seq-fill", *blm}
-    again = infilling.main(parts("yahoo", ["blm", "blm-greedy"]), say=lambda line: None)  # nothing is left to do
-    assert set(again[0]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
-    assert "yahoo BLM" in capsys.readouterr().out
-    # What was filled before is judged by a judge that comes later.
-    row = tmp_path / "out" / "results" / "yahoo-seq2seq-fill.json"
-    before = json.loads(row.read_text())
-    row.unlink()
-    monkeypatch.setattr(at_once, "SPANS", {"yahoo": {"lm": (0.0, 0.5)}})
-    assert not at_once.main([str(tmp_path / "out"), "--seconds", "60", "--texts", "4"])
-    assert json.loads(row.read_text()) == before
-    # Shares are put together in the order of the texts: one system fills the same alone.
-    (whole,) = parts("yahoo", ["blm"])
-    joined = [fill.spans for fill in whole.fills(0.5)]
-    (whole.folder / "fills-0.5.json").unlink()
-    assert [fill.spans for fill in whole.fills(0.5)] == joined
+    assert experiment.trained() and not experiment.done()
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["lm", "insertion", "mlm", "seq2seq-full", "blm"])
-def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name):
+def test_a_system_from_scratch_starts_at_the_frequencies_of_what_it_writes(name):
     """Words, and ends of texts or slots: its first loss is lower for that."""
     tokenizer = Tokenizer.train("word", DOCUMENTS)
     texts = TokenisedTexts.from_ids(tokenizer.encode_many(DOCUMENTS * 8))
@@ -156,23 +133,23 @@ def test_a_system_from_nothing_begins_at_the_frequencies_of_what_it_writes(name)
     (draw,) = training_epoch(texts, 10_000, 0, 0, skew=0.4)
     model = system.make(corpus, tokenizer, None).eval()
     before = model.loss(model.prepare(draw.collate(texts))).sum()
-    init_bias_from_frequencies(model, system.writes(texts))
+    init_bias_from_frequencies(model, system.initial_tokens(texts))
     after = model.loss(model.prepare(draw.collate(texts))).sum()
     assert after < before - 0.1 * texts.tokens
 
 
-def test_masks_of_another_number_of_texts_are_not_taken_for_these(parts):
-    (part,) = parts("yahoo", ["lm"])
-    assert len(part.masks("test", 0.5)) == 4
+def test_masks_of_another_number_of_texts_are_not_taken_for_these(experiments):
+    (experiment,) = experiments("yahoo", ["lm"])
+    assert len(experiment.masks("test", 0.5)) == 4
     for texts in (0, 5):
         with pytest.raises(BlankLMError, match="begun with 4 test texts: give --texts 4"):
-            replace(part, texts=texts).masks("test", 0.5)
+            replace(experiment, texts=texts).masks("test", 0.5)
 
 
 def test_the_bundled_model_lends_each_word_the_vector_of_its_likeliest_spelling():
     loaded = checkpoint.load(pretrained.locate("english"))
     words = Tokenizer.train("word", ["i 'm in paris , `` the usa '' _UNK"])
-    model = infilling._blm_on_bundled(infilling.CORPORA["yahoo"], words, None)
+    model = infilling_systems._blm_on_bundled(infilling.CORPORA["yahoo"], words, None)
     for word, written in {
         "i": " I",
         "'m": "'m",

@@ -1,22 +1,20 @@
 """The recipes of restoration run from corpus to result, on a few texts and for a moment."""
 
 import json
-import tarfile
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.bundled import greek, latin, restorers
-from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
+from blanklm.paper import runner
+from blanklm.paper.bundled import greek, latin, restorer_recipe
+from blanklm.paper.bundled.characters import encode_characters, pieces_of, snippets
 from blanklm.paper.tables import restoration
-from blanklm.restoration.lexicon import LEXICON, Lexicon
 from blanklm.restoration.restorer import Gap, Restorer
-from tests.support.models import make_restorer
 
+LEXICON = "words.tsv.xz"
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 GREEK = ["αγαθηι τυχηι εδοξεν τηι βουληι και τωι δημωι -- #", "διονυσιοσ ανηρ αγαθοσ ων διατελει περι τον δημον"] * 8
 LATIN = ["dis manibus sacrum # vixit nnos xx et nnis ii", "iulia pia hic sita est sit tibi terra levis bene"] * 8
@@ -45,32 +43,29 @@ def damaged(tmp_path, monkeypatch):
     for module in (greek, latin):
         training = replace(module.RECIPE.training, tokens_per_batch=512, warmup=1, log_every=1, evaluate_every=50)
         monkeypatch.setattr(module, "RECIPE", replace(module.RECIPE, encoder=TINY, words=8, training=training))
-    monkeypatch.setattr(restoration, "SMALL", TINY)
-    monkeypatch.setattr(restorers, "PYTHIA_WORDS", 8)
-    small = partial(restorers.PythiaConfig, embedding=8, width=8)
-    monkeypatch.setattr(restorers, "PythiaConfig", small)
+    monkeypatch.setattr(restorer_recipe, "PYTHIA_WORDS", 8)
+    small = partial(restorer_recipe.PythiaConfig, embedding=8, width=8)
+    monkeypatch.setattr(restorer_recipe, "PythiaConfig", small)
 
 
-@pytest.mark.parametrize("part", restoration.PARTS)
-def test_restoration(damaged, tmp_path, part):
-    restoration.run_part(part, tmp_path / "work", restoration.Share(seconds=0.3), most=2)
-    result = json.loads((tmp_path / "work" / part / "result.json").read_text())
-    measured = {name: value for name, value in result.items() if name in restoration.evaluations(part)}
-    assert measured and not any("error" in value for value in measured.values()), measured
+def quiet(line):
+    pass
+
+
+@pytest.mark.parametrize("name", [name for name, system in restoration.SYSTEMS.items() if not system.lexicon_of])
+def test_every_system_gets_its_row(damaged, tmp_path, name):
+    (experiment,) = restoration.experiments(tmp_path, None, [name], texts=2, seconds=0.3)
+    (row,) = runner.run_experiments([experiment], say=quiet)
+    assert json.loads((tmp_path / "results" / f"{name}.json").read_text()) == row
+    measured = {key: row[key] for key in experiment.measurements()}
     assert all(value["cer"] >= 0 and value["gaps"] for value in measured.values())
-    assert result["training"]["steps"] >= 1 and result["valid_bound"] > 0
-    (tmp_path / "out").mkdir()
-    restoration.pack(tmp_path / "out", tmp_path / "work")
-    with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
-        assert f"{part}/result.json" in archive.getnames()
-    assert f"{part}: " in restoration.summary(tmp_path / "work")
-    assert (tmp_path / "work" / part / "model" / LEXICON).exists() == (restoration.recipe_of(part).kind == "mixed")
-    if part in ("greek", "latin"):
-        assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
-        assert (
-            len(Restorer.from_pretrained(tmp_path / "work" / part / "model", device="cpu").fill([["α", Gap(2, 2)]]))
-            == 1
-        )
+    assert row["training"]["steps"] >= 1 and row["valid_bound"] > 0 and row["tokens_read"] > 0
+    assert row["provenance"]["hardware"]["cores"] >= 1
+    assert (tmp_path / name / "model" / LEXICON).exists() == (experiment.recipe.kind == "mixed")
+    assert f"{name}: single " in restoration.table([row])
+    if name in ("greek", "latin"):
+        restorer = Restorer.from_pretrained(tmp_path / name / "model", device="cpu")
+        assert measured["editors"]["gaps"] and len(restorer.fill([["α", Gap(2, 2)]])) == 1
 
 
 def test_latin_words_without_their_first_letter_are_repaired():
@@ -88,20 +83,24 @@ def test_texts_are_cut_without_loss():
     assert [encoded[i].tolist() for i in range(2)] == tokenizer.encode_many([text, "xα"])
 
 
-def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
-    (tmp_path / "data" / "greek_literature" / "perseus.txt").unlink()
-    restoration.run_all(tmp_path / "out", tmp_path / "work", {"greek": restoration.Share(seconds=1)})
-    printed = capsys.readouterr().out
-    assert "greek: ended with 1" in printed and "greek: no result" in printed and "perseus is not here" in printed
-    with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
-        assert archive.getnames() == ["greek.log"]
+def test_what_is_measured_is_not_measured_again(damaged, tmp_path, monkeypatch):
+    (experiment,) = restoration.experiments(tmp_path, None, ["greek-lblm"], texts=2, seconds=0.3)
+    (row,) = runner.run_experiments([experiment], say=quiet)
+    experiment.row_file.unlink()
+    (tmp_path / "greek-lblm" / "measured" / "greek-lblm-papyri-2.json").unlink()
+    monkeypatch.setattr(restoration, "evaluate_fill", None)
+    again = runner.run_experiments([experiment], say=quiet)[0]
+    assert again["0.25"] == row["0.25"] and again["papyri"]["gaps"] == row["papyri"]["gaps"]
 
 
-def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
-    restorer, path = make_restorer(), tmp_path / "words.json"
-    restorer.attested = Lexicon.of(GREEK, 1, 1)
-    restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
-    found = json.loads(path.read_text())
-    assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())
-    with pytest.raises(BlankLMError, match="no measurement 'phiml' of greek: choose single"):
-        restoration.compare_words("greek", restorer, path, 2, ["phiml"])
+def test_a_model_that_exists_is_measured_with_and_without_its_lexicon(damaged, tmp_path, blanklm):
+    (made,) = restoration.experiments(tmp_path / "made", None, ["latin"], texts=2, seconds=0.3)
+    made.train(quiet)
+    model = tmp_path / "made" / "latin" / "model"
+    arguments = ("reproduce", "restoration", "--out", tmp_path / "out", "--texts", 2, "--model", model)
+    code, lines, said = blanklm(*arguments, "--system", "latin-words")
+    assert code == 0 and "letters alone, single" in lines[0] and "and words, single" in lines[0], said
+    row = json.loads((tmp_path / "out" / "results" / "latin-words.json").read_text())
+    assert row["letters alone"].keys() == row["and words"].keys() == {"single"}
+    code, _, said = blanklm(*arguments)
+    assert code == 1 and "say with --system" in said

@@ -9,7 +9,6 @@ from blanklm.paper.tasks.sentiment import (
     PUBLISHED,
     Salience,
     TestSet,
-    frontier,
     not_beaten,
     placed_by_source,
     published,
@@ -68,12 +67,6 @@ def test_accuracy_is_of_the_wanted_sentiment():
     scores = score(test, ["good food", "good food"], FirstWord())
     assert scores["accuracy"] == 50 and scores["texts"] == 2
     assert score(test, test.references[0], FirstWord())["accuracy"] == 100
-
-
-def test_the_frontier_has_what_nothing_beats():
-    points = {"a": (90, 20), "b": (80, 30), "c": (80, 20), "d": (95, 5), "e": (90, 19.9)}
-    rows = {name: {"accuracy": a, "bleu": b} for name, (a, b) in points.items()} | {"human": {"accuracy": 70}}
-    assert frontier(rows) == ["d", "a", "b"]
 
 
 def test_what_is_beaten_is_beaten_in_both():

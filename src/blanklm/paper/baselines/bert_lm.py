@@ -7,7 +7,7 @@ At every step the blank's vector z is joined to the embedding of the word before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,23 +19,28 @@ from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import LONGEST_SPAN
 from blanklm.models.attention import KVCache, one_token_step
-from blanklm.models.backbone import BackboneConfig, Pretrained
+from blanklm.models.backbone import Pretrained
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.registry import register
-from blanklm.paper.baselines.hiding import draw_hidden
-from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, LATER, Predictor, Unfilled, Written
+from blanklm.paper.baselines.predictor import (
+    FIRST,
+    FIRST_WITH_SPACE,
+    LATER,
+    CanvasIds,
+    PredictorConfig,
+    WordModel,
+    WrittenSpans,
+)
+from blanklm.paper.baselines.training_masks import draw_hidden
 
 
 @dataclass(frozen=True)
-class BertLMConfig:
-    vocabulary: int
-    encoder: EncoderConfig | BackboneConfig  # reads
-    decoder: EncoderConfig  # writes; of the encoder's width
-    max_length: int = 512  # longest text, in tokens
+class BertLMConfig(PredictorConfig):
+    decoder: EncoderConfig = field(kw_only=True)  # writes; of the encoder's width
 
 
 @dataclass(frozen=True)
-class Spans:
+class SpanTargets:
     """Packed canvases and, packed too, each hidden span after an <eos>. K counts blanks, T and U symbols."""
 
     canvas: Tensor  # [T]
@@ -48,7 +53,10 @@ class Spans:
 
 
 @register("bert-lm", BertLMConfig)
-class BertLM(Predictor):
+class BertLM(WordModel):
+    config: BertLMConfig
+    starts_word: Tensor  # [V] Tokenizer.starts_word
+
     def __init__(self, config: BertLMConfig) -> None:
         super().__init__(config, causal=False)
         width = config.encoder.width
@@ -56,18 +64,18 @@ class BertLM(Predictor):
         self.decoder = config.decoder.build(causal=True)
         self.join.apply(initialise)
         self.decoder.apply(initialise)
-        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))  # Tokenizer.starts_word
+        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))
 
     @classmethod
     def on(cls, backbone: Pretrained, tokenizer: Tokenizer, decoder: EncoderConfig, max_length: int) -> BertLM:
         """With pretrained layers and word vectors to read with."""
         decoder = replace(decoder, width=backbone.config.width)
-        model = cls(BertLMConfig(len(tokenizer), backbone.config, decoder, max_length))
+        model = cls(BertLMConfig(len(tokenizer), backbone.config, max_length, decoder=decoder))
         backbone.initialise(model, tokenizer)
         model.starts_word.copy_(torch.from_numpy(tokenizer.starts_word))
         return model
 
-    def prepare(self, batch: Batch) -> Spans:
+    def prepare(self, batch: Batch) -> SpanTargets:
         hidden = draw_hidden(batch, self.starts_word)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, ~hidden)
         packing = Packing.best_for(concealed.lengths, int(concealed.lengths.max()), batch.for_gpu)
@@ -81,7 +89,7 @@ class BertLM(Predictor):
         word[follows] = tokens
         span = torch.full_like(word, EOS)
         span[spans.position > 0] = tokens
-        return Spans(
+        return SpanTargets(
             canvas=packing.lay(concealed.canvas),
             packing=packing,
             blanks=blanks,
@@ -91,14 +99,19 @@ class BertLM(Predictor):
             text=packing.sequence[blanks][spans.sequence],
         )
 
-    def log_probs(self, asked: Spans) -> Tensor:
-        """log p [U] of each token of the spans and of their ends."""
-        z = self.encoder(self.embedding(asked.canvas), asked.packing)[asked.blanks]  # [K, d]
-        return self.read_out(self.write_on(z[asked.spans.sequence], asked.span, asked.spans), asked)
+    def loss(self, targets: SpanTargets) -> Tensor:
+        """- log p of the spans of each text [B]."""
+        log_probs = self.log_probs(targets)  # [U]
+        return -log_probs.new_zeros(len(targets.packing)).index_add(0, targets.text, log_probs)
 
-    def read_out(self, z: Tensor, asked: Spans) -> Tensor:
-        """The same from the decoder's vectors z [U, d]."""
-        return -nn.functional.cross_entropy(self.word_logits(z), asked.word, reduction="none")
+    def log_probs(self, targets: SpanTargets) -> Tensor:
+        """log p [U] of each token of the spans and of their ends."""
+        z = self.encoder(self.embedding(targets.canvas), targets.packing)[targets.blanks]  # [K, d]
+        return self.read_out(self.write_on(z[targets.spans.sequence], targets.span, targets.spans), targets)
+
+    def read_out(self, z: Tensor, targets: SpanTargets) -> Tensor:
+        """log p [U] of each token, from the decoder's vectors z [U, d]."""
+        return -nn.functional.cross_entropy(self.word_logits(z), targets.word, reduction="none")
 
     def write_on(self, blank: Tensor, words: Tensor, packing: Packing, memory: KVCache | None = None) -> Tensor:
         """The decoder's vectors [U, d]: the blank's vector [U, d] beside the embedding of each word [U]."""
@@ -107,12 +120,12 @@ class BertLM(Predictor):
         )
 
     @torch.inference_mode()
-    def write(self, canvases: Sequence[Unfilled], bans: Tensor) -> list[Written]:
+    def write(self, canvases: Sequence[CanvasIds], bans: Tensor) -> list[WrittenSpans]:
         """The most probable token at each step, blank after blank; a span has at least one token.
 
         A text that has reached the longest length closes its spans after one token each.
         """
-        ids, written = [list(canvas.ids) for canvas in canvases], [Written([], 0.0) for _ in canvases]
+        ids, written = [list(canvas.ids) for canvas in canvases], [WrittenSpans([], 0.0) for _ in canvases]
         for number in range(max(len(canvas.spaces) for canvas in canvases)):
             rows = [row for row, canvas in enumerate(canvases) if number < len(canvas.spaces)]
             room = [min(LONGEST_SPAN, self.config.max_length - len(ids[row])) for row in rows]
@@ -121,7 +134,7 @@ class BertLM(Predictor):
             for row, span, log_prob in zip(rows, spans, log_probs, strict=True):
                 place = ids[row].index(BLANK)
                 ids[row][place : place + 1] = span
-                written[row] = Written([*written[row].spans, span], written[row].log_prob + log_prob)
+                written[row] = WrittenSpans([*written[row].spans, span], written[row].log_prob + log_prob)
         return written
 
     def _next_blank(

@@ -1,10 +1,10 @@
-"""A BLM of texts that go on with others: p(x | context), the context being read apart from what is written after it.
+"""A BLM of texts in context: p(x | context), the context being read apart from what is written after it.
 
 A canvas reads its context, and the context knows nothing of the canvas. So it is read once for all canvases of a text:
 several in training, thousands in an estimate. Contexts are often longer than texts.
 
 A blank's word is one of the model's own or a copy of one in the context: p(w) = a_0 p_own(w) + sum_j a_j [w = w_j], a
-being a softmax over the words w_j of the context and what is no copy (a pointer mixture, as in Merity et al. 2016).
+being a softmax over the words w_j of the context and the case of no copy (a pointer mixture, Merity et al. 2016).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blanklm.models.blm import BLM, BLMConfig, BLMTargets
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise, scale_down_
 from blanklm.models.registry import register
 
-MOSTLY = 7.0  # the first logit of a word of its own, beside some hundreds of the context's around 0
+OWN_WORD_LOGIT = 7.0  # the initial logit of a word of its own, beside some hundreds of the context's around 0
 COPYING = ("find.", "found.", "writes.")  # the parameters that a BLM does not have
 
 
@@ -42,7 +42,9 @@ class ContextBLMConfig(BLMConfig):
         super().__post_init__()
         object.__setattr__(self, "ends", tuple(self.ends))  # JSON has lists
         if not 0 < self.context < self.max_length:
-            raise BlankLMError(f"of the {self.max_length} tokens that it reads, {self.context} cannot be context")
+            raise BlankLMError(
+                f"context ({self.context}) must be at least 1 and smaller than max_length ({self.max_length})"
+            )
         if self.whole_words:
             raise BlankLMError("`whole_words` cannot be combined with a context")
 
@@ -85,13 +87,14 @@ class Copyable:
 
 @register("context-blm", ContextBLMConfig)
 class ContextBLM(BLM):
-    """Without a context it is a BLM, though not one that has learnt to do without."""
+    """Without a context it is a BLM, though not one that was trained without."""
 
+    config: ContextBLMConfig
     needs_context = True
 
     def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
-            raise BlankLMError("contexts are read apart by layers of one's own, not by a pretrained backbone")
+            raise BlankLMError("a ContextBLM needs blanklm's own encoder: it cannot be built on a pretrained backbone")
         super().__init__(config)
         width = config.encoder.width
         self.find = nn.Linear(width, config.finding, bias=False)  # from a blank
@@ -99,14 +102,14 @@ class ContextBLM(BLM):
         self.writes = nn.Linear(width, 1)  # the logit of a_0
         for part in (self.find, self.found, self.writes):
             initialise(part)
-        nn.init.constant_(self.writes.bias, MOSTLY)
+        nn.init.constant_(self.writes.bias, OWN_WORD_LOGIT)
 
     @property
     def context(self) -> int:
         return self.config.context
 
     def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
-        """A stream cut as this model goes through it: sentence by sentence, each with its context."""
+        """Cut a stream as this model scores it: sentence by sentence, each with its context."""
         longest = self.config.max_length - self.config.context
         return sentences_in_context(stream, self.config.ends, longest, self.config.context)
 

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
+from blanklm.errors import BlankLMError
 from blanklm.models.classifier import AttentionClassifier
 from blanklm.paper.baselines.masked import Masked
 
@@ -34,12 +35,14 @@ class Guided(Masked):
             direction.train()  # has no dropout, and cuDNN knows gradients in this mode only
         self.guide = (classifier,)  # in a tuple, for it is no part of the model, neither trained nor saved with it
 
-    def prepare(self, batch: Batch) -> Batch:
+    def prepare(self, batch: Batch) -> Batch:  # type: ignore[override]  # another objective, saved as a Masked
         return batch
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor:  # type: ignore[override]  # see prepare
         """[B]"""
-        tokens, lengths = batch.tokens, batch.lengths
+        tokens, lengths, styles = batch.tokens, batch.lengths, batch.styles
+        if styles is None:
+            raise BlankLMError("a guided model is trained on texts with styles: give them theirs")
         (classifier,) = self.guide
         classifier.to(tokens.device)
         with torch.no_grad(), torch.autocast(tokens.device.type, enabled=False):
@@ -49,7 +52,7 @@ class Guided(Masked):
         z = self.encoder(self.embedding(canvas), packing)  # [T, d]
         logits = self.word_logits(z[packing.places(hidden)])  # [M, V]
         text = hidden.nonzero()[:, 0]  # [M]
-        own = (batch.styles == self.style).float()  # [B]
+        own = (styles == self.style).float()  # [B]
         put_back = F.cross_entropy(logits, tokens[hidden], reduction="none")  # [M]
         put_back = put_back.new_zeros(len(lengths)).index_add(0, text, put_back)  # [B]
         return own * put_back + (1 - own) * WEIGHT * self._not_in_style(tokens, lengths, hidden, logits)

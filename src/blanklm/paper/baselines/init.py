@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from blanklm.models.encoder import frequencies
 from blanklm.models.init import SLOWEST_ANGLE, back_and_forth
+from blanklm.paper.baselines.roberta import RobertaMasked
 
 AGREEMENT = 14.0  # of a query with the key it is to find, where positions are added to words
 
 
 @torch.no_grad()
-def init_roberta_on_neighbours(model: nn.Module) -> None:
-    """The same for a model on the library's RoBERTa: positions are a table there, norms come after each sub-layer.
+def init_roberta_on_neighbours(model: RobertaMasked) -> None:
+    """Initialise the first layer of RoBERTa: positions are a table there, and norms come after each sub-layer.
 
     The table begins as sines and cosines, some of which the first layer's queries and keys read to tell how far symbols
     are apart. Its values and what it makes of them begin at full size: beside a normed vector, what is small is not
     seen.
     """
-    network = model.encoder.layers
+    network: Any = model.encoder.layers  # of the library
     attention, table = network.encoder.layer[0].attention, network.embeddings.position_embeddings.weight  # [P, d]
     places, width = table.shape
     angle = torch.arange(places)[:, None] * frequencies(width)  # [P, d/2]
@@ -30,9 +33,11 @@ def init_roberta_on_neighbours(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def init_marian_on_positions(network: nn.Module, copies: bool) -> None:
-    """The same for the library's Marian. The first layer of its encoder reads neighbours; where what it writes
-    ``copies`` what it reads, the first of its decoder reads the source at the place that it writes, or just before.
+def init_marian_on_positions(network: Any, copies: bool) -> None:
+    """Initialise the first layers of the library's Marian: that of the encoder reads neighbours.
+
+    Where what it writes ``copies`` what it reads, that of the decoder reads the source at the place that it writes, or
+    just before.
     """
     layer = network.model.encoder.layers[0].self_attn
     ways = back_and_forth(layer.num_heads)

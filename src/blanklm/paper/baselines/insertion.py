@@ -31,10 +31,10 @@ from blanklm.paper.baselines.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
     LATER,
-    Predictor,
+    CanvasIds,
     PredictorConfig,
-    Unfilled,
-    Written,
+    WordModel,
+    WrittenSpans,
     best_of_each,
 )
 
@@ -69,9 +69,10 @@ class DrawnInsertions:
     log_orders: Tensor  # [B] log n!
 
 
-@register("insertion", PredictorConfig)
-class InsertionTransformer(UniformOrders, Predictor):
-    each_slot_ends = False  # STOP ends the text; slot_insertion.py has it end a slot
+class SlotModel(UniformOrders, WordModel):
+    """The parts of p(slot, w | c), and filling with them; how they are trained is up to its subclasses."""
+
+    each_slot_ends: bool  # whether STOP ends a slot, instead of the text
 
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=False)
@@ -81,8 +82,6 @@ class InsertionTransformer(UniformOrders, Predictor):
         self.not_words[STOP] = 0.0
         self.join.apply(initialise)
         self.choose.apply(initialise)
-
-    # --- The parts of p(slot, w | c) --------------------------------------------------------------------------------
 
     def slot_vectors(self, z: Tensor, slots: Tensor) -> Tensor:
         """[S, d] from encoded canvases z [T, d]: a slot lies between the symbol at its place and the next."""
@@ -102,18 +101,33 @@ class InsertionTransformer(UniformOrders, Predictor):
         scale_down_(temperature, self.join.weight, self.join.bias, self.word_bias)
         scale_down_(1 / temperature, self.choose.weight)
 
-    # --- Training and likelihood: given actions -----------------------------------------------------------------------
+    @torch.inference_mode()
+    def write(self, canvases: Sequence[CanvasIds], bans: Tensor, free: bool = False) -> list[WrittenSpans]:
+        """The most probable (slot, word) at each step, until it is STOP, or until all slots say STOP if each ends.
+
+        Made valid as in the paper: predictions are normalised over the slots inside blanks, blanks that have no word
+        yet come first, and STOP waits until every blank has one. ``free`` leaves all that out: words go anywhere.
+        """
+        drafts = _Drafts(canvases, self.device, free)
+        while len(drafts.active):
+            drafts.advance(self, bans, self.config.max_length)
+        return drafts.written()
+
+
+@register("insertion", PredictorConfig)
+class InsertionTransformer(SlotModel):
+    each_slot_ends = False
 
     def log_probs(self, insertions: Insertions, texts: int, width: int, everywhere: bool = False) -> Tensor:
         """log p [texts, width] of the action that writes each position asked for, with the stop after the last.
 
-        ``everywhere``: instead of log p(stop) its lower bound that is tight where every slot stops alike.
+        ``everywhere``: instead of log p(stop) its lower bound, tight where all slots stop with the same probability.
         """
         z = self.encode(insertions.canvas, insertions.packing)  # [T, d]
         return self.read_out(z, insertions, texts, width, everywhere)
 
     def read_out(self, z: Tensor, insertions: Insertions, texts: int, width: int, everywhere: bool = False) -> Tensor:
-        """The same from the encoded canvases z [T, d]."""
+        """``log_probs`` from the encoded canvases z [T, d]."""
         packing = insertions.packing
         canvas = packing.sequence[insertions.slots]  # [S]
         vectors = self.slot_vectors(z, insertions.slots)  # [S, d]
@@ -157,20 +171,6 @@ class InsertionTransformer(UniformOrders, Predictor):
         """
         total = self.log_probs(drawn.insertions, len(drawn.lengths), drawn.width, everywhere=True).sum(1)  # [B]
         return bound(total, drawn.lengths, drawn.hidden, drawn.log_orders)
-
-    # --- Filling ------------------------------------------------------------------------------------------------------
-
-    @torch.inference_mode()
-    def write(self, canvases: Sequence[Unfilled], bans: Tensor, free: bool = False) -> list[Written]:
-        """The most probable (slot, word) at each step, until it is STOP, or until all slots say STOP if each ends.
-
-        Made valid as in the paper: predictions are normalised over the slots inside blanks, blanks that have no word
-        yet come first, and STOP waits until every blank has one. ``free`` leaves all that out: words go anywhere.
-        """
-        drafts = _Drafts(canvases, self.device, free)
-        while len(drafts.active):
-            drafts.advance(self, bans, self.config.max_length)
-        return drafts.written()
 
 
 def inside(tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def lay_out(tokens: Tensor, lengths: Tensor, shown: Tensor, wanted: Tensor | Non
 class _Drafts:
     """The texts being filled: items [B, W], the blank that each came from, and the blank that owns each slot."""
 
-    def __init__(self, canvases: Sequence[Unfilled], device: torch.device, free: bool) -> None:
+    def __init__(self, canvases: Sequence[CanvasIds], device: torch.device, free: bool) -> None:
         self.canvases, self.free = canvases, free
         items, owners = zip(*(_without_blanks(canvas.ids) for canvas in canvases), strict=True)
         self.items, self.lengths = (part.to(device) for part in pad(items))  # [B, W], [B]
@@ -239,7 +239,7 @@ class _Drafts:
         self.log_prob = torch.zeros(len(canvases), device=device)  # [B]
         self.active = torch.arange(len(canvases), device=device)  # [N] texts that have not stopped
 
-    def advance(self, model: InsertionTransformer, bans: Tensor, max_length: int) -> None:
+    def advance(self, model: SlotModel, bans: Tensor, max_length: int) -> None:
         """One action on each active text."""
         texts = self.active
         lengths = self.lengths[texts]  # [N]
@@ -264,13 +264,11 @@ class _Drafts:
         vectors = model.slot_vectors(z, packing.starts[number].long() + place)  # [S, d]
         log_p_slot = grouped_log_softmax(model.slot_logits(vectors), number, len(texts))  # [S]
         kinds = self._ban_rows(texts, number, place)  # [S]
-        best, word, stop = [], [], []
-        for some in torch.arange(len(place), device=place.device).split(SLOTS_AT_ONCE):
-            log_p = model.content_logits(vectors[some], lengths[number[some]] == 0).log_softmax(1)  # [some, V]
-            stop.append(log_p[:, STOP].clone())
-            for found, part in zip((best, word), (log_p + bans[kinds[some]]).max(1), strict=True):
-                found.append(part)
-        best, word, stop = torch.cat(best), torch.cat(word), torch.cat(stop)  # [S] each
+        scored = []
+        for part in torch.arange(len(place), device=place.device).split(SLOTS_AT_ONCE):
+            log_p = model.content_logits(vectors[part], lengths[number[part]] == 0).log_softmax(1)  # [part, V]
+            scored.append((*(log_p + bans[kinds[part]]).max(1), log_p[:, STOP].clone()))
+        best, word, stop = map(torch.cat, zip(*scored, strict=True))  # [S] each
         may_stop = ~unfilled if not self.free else lengths > 0  # [N]
         value = log_p_slot + best  # [S]
         if model.each_slot_ends:
@@ -278,10 +276,8 @@ class _Drafts:
         chosen = best_of_each(value, number, len(texts))  # [N] of S
         score = value[chosen]  # [N]
         if model.each_slot_ends:
-            all_stop, total_stop = (
-                score == -torch.inf,
-                best.new_zeros(len(texts)).index_add(0, number, stop),
-            )  # [N] each
+            all_stop = score == -torch.inf  # [N]
+            total_stop = best.new_zeros(len(texts)).index_add(0, number, stop)  # [N]
         else:
             log_p_stop = log_p_slot + stop  # [S]
             highest = best.new_full((len(texts),), -torch.inf).scatter_reduce(0, number, log_p_stop, "amax")  # [N]
@@ -318,7 +314,7 @@ class _Drafts:
         mine = owner >= 0
         self.words[texts[mine], owner[mine]] += 1
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[WrittenSpans]:
         found = []
         rows = zip(
             self.canvases,
@@ -333,7 +329,7 @@ class _Drafts:
             for item, origin in zip(items[:length], origins[:length], strict=True):
                 if origin >= 0:
                     spans[origin].append(item)
-            found.append(Written(spans, log_prob, items[:length] if self.free else None))
+            found.append(WrittenSpans(spans, log_prob, items[:length] if self.free else None))
         return found
 
 

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 from blanklm.core.special import EOS
 from blanklm.core.texts import Batch, pad
-from blanklm.models.encoder import scale_down_
+from blanklm.errors import BlankLMError
+from blanklm.models.encoder import Encoder, scale_down_
 from blanklm.models.registry import register
-from blanklm.paper.baselines.predictor import Asked, Predictor, PredictorConfig, continuation
+from blanklm.paper.baselines.predictor import Predictor, PredictorConfig, Queries, continuation
 from blanklm.training.epochs import split_by_budget
 
 
@@ -28,15 +29,17 @@ class LeftToRight(Predictor):
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=True)
 
-    def asked(self, tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Asked:
-        """What makes up the probability of the texts ``tokens`` [B, L], of which the first ``given`` [B] are known."""
+    def queries(self, tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Queries:
+        """Query the texts ``tokens`` [B, L], of which the first ``given`` [B] are known."""
         return between_ends(tokens, lengths, given, on_gpu)
 
-    def prepare(self, batch: Batch) -> Asked:
-        return self.asked(batch.tokens, batch.lengths, batch.given, batch.for_gpu)
+    def prepare(self, batch: Batch) -> Queries:
+        return self.queries(batch.tokens, batch.lengths, batch.given, batch.for_gpu)
 
     def apply_temperature(self, temperature: float) -> None:
-        """Divide the logits of words by a ``temperature``: a model that has learnt by heart is too sure of them."""
+        """Divide the logits of words by a ``temperature``: a model that overfits is too sure of them."""
+        if not isinstance(self.encoder, Encoder):
+            raise BlankLMError("only blanklm's own encoder has a temperature, not a pretrained backbone")
         scale_down_(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
 
     @torch.inference_mode()
@@ -51,7 +54,7 @@ class LeftToRight(Predictor):
             members = by_length[group]
             tokens, sizes = (part.to(self.device) for part in pad([texts[i] for i in members]))
             known = None if given is None else torch.tensor([given[i] for i in members], device=self.device)
-            log_probs[members] = -self.loss(self.asked(tokens, sizes, known)).double().cpu().numpy()
+            log_probs[members] = -self.loss(self.queries(tokens, sizes, known)).double().cpu().numpy()
         return log_probs.tolist()
 
 
@@ -59,17 +62,17 @@ class LeftToRight(Predictor):
 class LeftToRightStream(LeftToRight):
     """The chunks of a stream: each begins as if after an <eos>, and goes on beyond its last token."""
 
-    def asked(self, tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Asked:
+    def queries(self, tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Queries:
         return continuation(F.pad(tokens, (1, 0), value=EOS), lengths + 1, _known(lengths, given), on_gpu)
 
 
-def between_ends(tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Asked:
-    """Ask for the texts ``tokens`` [B, L] and the <eos> that ends each; an <eos> also stands before the first token."""
+def between_ends(tokens: Tensor, lengths: Tensor, given: Tensor | None = None, on_gpu: bool = False) -> Queries:
+    """Query the texts ``tokens`` [B, L] and the <eos> that ends each; an <eos> also stands before the first token."""
     sequence = F.pad(tokens, (1, 1), value=EOS)  # [B, L + 2]
     sequence.scatter_(1, lengths[:, None] + 1, EOS)
     return continuation(sequence, lengths + 2, _known(lengths, given), on_gpu)
 
 
 def _known(lengths: Tensor, given: Tensor | None) -> Tensor:
-    """[B] the symbols that nobody is asked for: the <eos> before the first token, and the tokens that are given."""
+    """[B] the symbols that are not queried: the <eos> before the first token, and the tokens that are given."""
     return torch.ones_like(lengths) if given is None else 1 + given

@@ -17,19 +17,19 @@ from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
 from blanklm.models.registry import register
-from blanklm.paper.baselines.hiding import draw_hidden
 from blanklm.paper.baselines.predictor import (
     FIRST,
     FIRST_WITH_SPACE,
     LATER,
-    Asked,
+    CanvasIds,
     Predictor,
     PredictorConfig,
-    Unfilled,
-    Written,
-    ask,
+    Queries,
+    WrittenSpans,
     best_of_each,
+    query,
 )
+from blanklm.paper.baselines.training_masks import draw_hidden
 
 ORDERS = ("confident", "left-to-right", "one-shot")
 
@@ -37,17 +37,18 @@ ORDERS = ("confident", "left-to-right", "one-shot")
 @register("masked", PredictorConfig)
 class Masked(Predictor):
     oracle = True  # is told the lengths
+    starts_word: Tensor  # [V] Tokenizer.starts_word
 
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config, causal=False)
-        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))  # Tokenizer.starts_word
+        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))
 
-    def prepare(self, batch: Batch) -> Asked:
+    def prepare(self, batch: Batch) -> Queries:
         hidden = draw_hidden(batch, self.starts_word)  # [B, L]
-        return ask(torch.where(hidden, BLANK, batch.tokens), batch.lengths, hidden, batch.tokens, batch.for_gpu)
+        return query(torch.where(hidden, BLANK, batch.tokens), batch.lengths, hidden, batch.tokens, batch.for_gpu)
 
     @torch.inference_mode()
-    def write(self, canvases: Sequence[Unfilled], bans: Tensor, order: str = "confident") -> list[Written]:
+    def write(self, canvases: Sequence[CanvasIds], bans: Tensor, order: str = "confident") -> list[WrittenSpans]:
         """Exactly as many tokens in each blank as its length says.
 
         ``order``: "one-shot" (all at once), "left-to-right", or "confident" (the most probable token of a text first),
@@ -76,15 +77,15 @@ class Masked(Predictor):
             log_prob.index_add_(0, text, best)
         filled = tokens.split(packing.lengths.tolist())
         return [
-            Written(_spans(canvas, text.tolist()), total)
+            WrittenSpans(_spans(canvas, text.tolist()), total)
             for canvas, text, total in zip(canvases, filled, log_prob.tolist(), strict=True)
         ]
 
 
-def _spread(canvas: Unfilled) -> tuple[list[int], list[int]]:
+def _spread(canvas: CanvasIds) -> tuple[list[int], list[int]]:
     """The canvas with one BLANK for each missing token, and for each symbol which bans it is under."""
     ids, kinds = [], []
-    blanks = zip(canvas.spaces, canvas.lengths, strict=True)
+    blanks = zip(canvas.spaces, canvas.lengths or (), strict=True)
     for i in canvas.ids:
         if i != BLANK:
             ids.append(i)
@@ -96,8 +97,8 @@ def _spread(canvas: Unfilled) -> tuple[list[int], list[int]]:
     return ids, kinds
 
 
-def _spans(canvas: Unfilled, filled: list[int]) -> list[list[int]]:
-    spans, position, lengths = [], 0, iter(canvas.lengths)
+def _spans(canvas: CanvasIds, filled: list[int]) -> list[list[int]]:
+    spans, position, lengths = [], 0, iter(canvas.lengths or ())
     for i in canvas.ids:
         if i == BLANK:
             length = next(lengths)

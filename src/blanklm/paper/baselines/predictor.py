@@ -1,6 +1,6 @@
-"""What the models the BLM is compared with have in common: a Transformer that predicts tokens at the places asked.
+"""What the baselines have in common: a Transformer that predicts tokens at the places queried.
 
-Same encoder, same tied embedding; they differ in what they read and where they are asked.
+Same encoder, same tied embedding; they differ in what they read and where they are queried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, PAD
-from blanklm.core.texts import Batch
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.models.model import Model
@@ -28,8 +27,8 @@ class PredictorConfig:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Packed sequences, and the tokens to predict. T counts the symbols, A what is asked."""
+class Queries:
+    """Packed sequences, and the tokens to predict. T counts the symbols, A the queries."""
 
     tokens: Tensor  # [T] token ids
     packing: Packing
@@ -38,8 +37,11 @@ class Asked:
     text: Tensor  # [A] the text that token belongs to
 
 
-class Predictor(Model):
+class WordModel(Model):
     """p(w | what is read) = softmax(W z), W being the embedding; padding and blanks are not words."""
+
+    config: PredictorConfig
+    not_words: Tensor  # [V] 0, or -inf for what is never predicted
 
     def __init__(self, config: PredictorConfig, causal: bool) -> None:
         super().__init__()
@@ -56,30 +58,31 @@ class Predictor(Model):
         """[A, V] for vectors z [A, d]."""
         return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
 
-    def log_probs(self, asked: Asked) -> Tensor:
-        """log p of each token asked for [A]."""
-        return self.read_out(self.encode(asked.tokens, asked.packing), asked)
-
     def encode(self, tokens: Tensor, packing: Packing) -> Tensor:
         """Packed sequences [T] -> z [T, d]."""
         return self.encoder(drop_words(self.embedding, tokens, self.config.encoder.word_dropout), packing)
 
-    def read_out(self, z: Tensor, asked: Asked) -> Tensor:
-        """The same from the encoded sequences z [T, d]."""
-        return -F.cross_entropy(self.word_logits(z[asked.at]), asked.word, reduction="none")
 
-    def prepare(self, batch: Batch) -> Asked:
-        raise NotImplementedError
+class Predictor(WordModel):
+    """A model of tokens that are queried one by one."""
 
-    def loss(self, asked: Asked) -> Tensor:
-        """- log p of all that was asked, for each text [B]."""
-        log_probs = self.log_probs(asked)  # [A]
-        return -log_probs.new_zeros(len(asked.packing)).index_add(0, asked.text, log_probs)
+    def log_probs(self, queries: Queries) -> Tensor:
+        """log p of each queried token [A]."""
+        return self.read_out(self.encode(queries.tokens, queries.packing), queries)
+
+    def read_out(self, z: Tensor, queries: Queries) -> Tensor:
+        """log p of each queried token [A], from the encoded sequences z [T, d]."""
+        return -F.cross_entropy(self.word_logits(z[queries.at]), queries.word, reduction="none")
+
+    def loss(self, queries: Queries) -> Tensor:
+        """- log p of all queried tokens of each text [B]."""
+        log_probs = self.log_probs(queries)  # [A]
+        return -log_probs.new_zeros(len(queries.packing)).index_add(0, queries.text, log_probs)
 
 
 @dataclass(frozen=True)
-class Unfilled:
-    """A canvas to write on: what a model is told of it, and no more."""
+class CanvasIds:
+    """A canvas as a model reads it."""
 
     ids: Sequence[int]  # with BLANK where a span is missing
     spaces: Sequence[bool]  # for each blank, whether the first token of its span carries the space before it
@@ -87,8 +90,8 @@ class Unfilled:
 
 
 @dataclass(frozen=True)
-class Written:
-    spans: list[list[int]]  # the tokens of each blank; a model may have written too few or too many spans
+class WrittenSpans:
+    spans: list[list[int]]  # the tokens of each blank; a model may write too few or too many spans
     log_prob: float
     whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
 
@@ -98,18 +101,18 @@ class Written:
 FIRST, FIRST_WITH_SPACE, LATER = range(3)
 
 
-def continuation(sequence: Tensor, lengths: Tensor, known: Tensor, on_gpu: bool = False) -> Asked:
-    """Ask for the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
+def continuation(sequence: Tensor, lengths: Tensor, known: Tensor, on_gpu: bool = False) -> Queries:
+    """Query the symbols of each ``sequence`` [B, S] from place ``known`` [B] on, each from the symbols before it."""
     place = torch.arange(sequence.shape[1] - 1, device=sequence.device)  # [S - 1]
     predicts = (place < lengths[:, None] - 1) & (place >= known[:, None] - 1)  # [B, S - 1] all but the last symbol
-    return ask(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:], on_gpu)
+    return query(sequence[:, :-1], lengths - 1, predicts, sequence[:, 1:], on_gpu)
 
 
-def ask(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gpu: bool = False) -> Asked:
-    """Ask, at the places ``where`` [B, S] of each ``sequence`` [B, S] of ``lengths`` [B], for the ``words`` [B, S]."""
+def query(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gpu: bool = False) -> Queries:
+    """Query the ``words`` [B, S] at the places ``where`` [B, S] of each ``sequence`` [B, S] of ``lengths`` [B]."""
     packing = Packing.best_for(lengths, int(lengths.max()), on_gpu)
     at = packing.places(where)  # [A]
-    return Asked(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
+    return Queries(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
 
 
 def best_of_each(score: Tensor, text: Tensor, texts: int) -> Tensor:

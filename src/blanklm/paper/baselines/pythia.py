@@ -58,6 +58,10 @@ class Slots:
 
 @register("pythia", PythiaConfig)
 class Pythia(Model):
+    config: PythiaConfig
+    writable: Tensor  # [V] what may be restored
+    ends_word: Tensor  # [V]
+
     def __init__(self, config: PythiaConfig) -> None:
         super().__init__()
         self.config = config
@@ -193,7 +197,7 @@ class Pythia(Model):
         read = self.encode(tokens, lengths)  # [B, T, 2 d]
         keys = self.key(read)
         first = self.begin(read, start[:, None], room[:, None])
-        state = tuple(part.repeat_interleave(beam, dim=1) for part in first)  # each [layers, B beam, d]
+        hidden, cell = (part.repeat_interleave(beam, dim=1) for part in first)  # each [layers, B beam, d]
         rows = torch.arange(len(texts), device=device)  # [B]
         answer = torch.full((len(texts), beam, 0), PAD, device=device)
         log_prob = torch.full((len(texts), beam), -torch.inf, device=device)
@@ -201,7 +205,7 @@ class Pythia(Model):
         before = torch.full((len(texts), beam), BLANK, device=device)
         for step in range(int(room.max())):
             to_come = (room - step).clamp(0, LONGEST_SLOT)[:, None].expand_as(before)
-            written, state = self.write(before.view(-1, 1), to_come.reshape(-1, 1), state)  # [B beam, 1, d]
+            written, state = self.write(before.view(-1, 1), to_come.reshape(-1, 1), (hidden, cell))  # [B beam, 1, d]
             log_p = self.log_p_next(written.view(len(texts), beam, -1), read, keys, lengths)  # [B, beam, V]
             done = (step >= room)[:, None, None]  # a finished answer goes on with PAD alone
             only_pad = torch.full_like(log_p, -torch.inf)
@@ -211,7 +215,7 @@ class Pythia(Model):
             parent, before = index // log_p.shape[2], index % log_p.shape[2]
             answer = torch.cat((answer.gather(1, parent[:, :, None].expand_as(answer)), before[:, :, None]), dim=2)
             chosen = (rows[:, None] * beam + parent).flatten()
-            state = tuple(part[:, chosen] for part in state)
+            hidden, cell = (part[:, chosen] for part in state)
         found = []
         for ids, scores, k in zip(answer.tolist(), log_prob.tolist(), room.tolist(), strict=True):
             found.append([(one[:k], score) for one, score in zip(ids, scores, strict=True) if score > -torch.inf])

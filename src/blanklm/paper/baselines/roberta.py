@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, hugging_face
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.registry import register
@@ -20,6 +21,8 @@ from blanklm.paper.baselines.predictor import PredictorConfig
 class RobertaMasked(Masked):
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__(config)
+        if not isinstance(config.encoder, BackboneConfig):
+            raise BlankLMError("a RobertaMasked has the layers of RoBERTa: make its config with roberta_of")
         settings = config.encoder.settings | {"vocab_size": 1 + config.encoder.settings["pad_token_id"]}
         head = hugging_face().RobertaForMaskedLM(hugging_face().RobertaConfig(**settings)).lm_head
         self.dense, self.layer_norm = head.dense, head.layer_norm

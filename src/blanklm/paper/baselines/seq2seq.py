@@ -25,8 +25,8 @@ from blanklm.errors import BlankLMError
 from blanklm.models.backbone import hugging_face
 from blanklm.models.model import Model
 from blanklm.models.registry import register
-from blanklm.paper.baselines.hiding import draw_hidden
-from blanklm.paper.baselines.predictor import Unfilled, Written
+from blanklm.paper.baselines.predictor import CanvasIds, WrittenSpans
+from blanklm.paper.baselines.training_masks import draw_hidden
 
 TARGETS = ("full", "fill")
 COPIES = 10  # masks of a text
@@ -60,6 +60,9 @@ class Pairs:
 
 @register("seq2seq", Seq2SeqConfig)
 class Seq2Seq(Model):
+    config: Seq2SeqConfig
+    starts_word: Tensor  # [V] Tokenizer.starts_word
+
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
@@ -84,7 +87,7 @@ class Seq2Seq(Model):
             forced_eos_token_id=None,
         )
         self.network = library.MarianMTModel(settings)
-        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))  # Tokenizer.starts_word
+        self.register_buffer("starts_word", torch.ones(config.vocabulary, dtype=torch.bool))
 
     @property
     def word_bias(self) -> Tensor:
@@ -124,7 +127,7 @@ class Seq2Seq(Model):
         return -self.log_probs(pairs).sum(1)
 
     @torch.inference_mode()
-    def write(self, canvases: Sequence[Unfilled], bans: Tensor, beam: int = BEAM) -> list[Written]:
+    def write(self, canvases: Sequence[CanvasIds], bans: Tensor, beam: int = BEAM) -> list[WrittenSpans]:
         """What beam search finds most probable, fitting or not. ``bans`` are those of a word model: a row for all."""
         source = pad([canvas.ids for canvas in canvases])[0].to(self.device)  # [B, S]
         full = self.config.target == "full"
@@ -132,7 +135,7 @@ class Seq2Seq(Model):
         allowed[[EOS, UNK if full else BLANK]] = 0.0
         longest = min(2 * source.shape[1] + 8, self.config.max_length + source.shape[1])
         return [
-            Written([], log_prob, answer) if full else Written(_split(answer), log_prob)
+            WrittenSpans([], log_prob, answer) if full else WrittenSpans(_split(answer), log_prob)
             for answer, log_prob in self._search(source, allowed, beam, longest)
         ]
 

@@ -9,7 +9,7 @@ words shown,
 
 Where a stop ends the whole text, as in insertion.py, it is right once in n + 1 canvases: a model that may write into a
 few slots only, and is done when those are full, has hardly learnt to stop there. But that one is a policy, with a
-likelihood; here p(STOP | slot) is no probability of an end.
+likelihood; here p(STOP | slot) is not the probability of an end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from blanklm.core.orders import show_first
 from blanklm.core.packing import Packing, grouped_log_softmax
 from blanklm.core.texts import Batch
 from blanklm.models.registry import register
-from blanklm.paper.baselines.insertion import STOP, InsertionTransformer, between_ends, inside
+from blanklm.paper.baselines.insertion import STOP, SlotModel, between_ends, inside
 from blanklm.paper.baselines.predictor import PredictorConfig
 
 
@@ -40,7 +40,7 @@ class DrawnSlots:
 
 
 @register("slot-insertion", PredictorConfig)
-class SlotInsertion(InsertionTransformer):
+class SlotInsertion(SlotModel):
     each_slot_ends = True
 
     def prepare(self, batch: Batch) -> DrawnSlots:

@@ -17,7 +17,7 @@ from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models import registry
-from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
+from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, CanvasIds, WrittenSpans
 from blanklm.restoration.restorer import Candidate, Draft, Part
 from blanklm.training import checkpoint
 
@@ -27,6 +27,7 @@ SLOTS_AT_ONCE = 512  # slots of as many texts that Pythia restores together
 
 class Baseline:
     does: str  # what its model must be able to do
+    model: Any  # has the method ``does``
     on_gpu = torch.float32  # how exact it is there
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer) -> None:
@@ -96,7 +97,7 @@ class Infiller(Baseline):
                 progress(len(members))
         return fills
 
-    def _to_fill(self, template: Template, canvas: Unfilled, found: Written) -> Fill:
+    def _to_fill(self, template: Template, canvas: CanvasIds, found: WrittenSpans) -> Fill:
         if found.whole is not None:
             words = self._words(found.whole, template)
             spans = fitting_spans(template, words)
@@ -118,7 +119,7 @@ class Infiller(Baseline):
         unknown = iter([word for word in given if self.tokenizer.encode(word) == [UNK]])
         return [next(unknown, self.tokenizer.token(UNK)) if i == UNK else self.tokenizer.token(i) for i in ids]
 
-    def _unfilled(self, template: Template, hidden: Sequence[str] | None) -> Unfilled:
+    def _unfilled(self, template: Template, hidden: Sequence[str] | None) -> CanvasIds:
         if not template.blanks:
             raise BlankLMError("there is no blank in the text: write ___ where words are missing")
         if any(blank != Blank() for blank in template.blanks):
@@ -129,19 +130,17 @@ class Infiller(Baseline):
             spelt = [" " * space + span for span, space in zip(hidden, spaces, strict=True)]
             lengths = [len(tokens) for tokens in self.tokenizer.encode_many(spelt)]
         total = len(ids) if lengths is None else len(ids) + sum(lengths) - len(lengths)
-        if total > self.model.config.max_length:
-            raise BlankLMError(
-                f"the text takes {total:,} tokens, and this model at most {self.model.config.max_length:,}"
-            )
-        return Unfilled(ids, spaces, lengths)
+        if total > self.longest:
+            raise BlankLMError(f"the text takes {total:,} tokens, and this model at most {self.longest:,}")
+        return CanvasIds(ids, spaces, lengths)
 
 
 def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM | Infiller:
     """Whatever fills blanks: a BLM, or a model to compare with."""
     folder = pretrained.locate(model)
-    model_class, _ = registry.find(checkpoint.read_config(folder)["kind"])
-    system = Infiller if hasattr(model_class, Infiller.does) else BlankLM
-    return system.from_pretrained(folder, device)
+    found = registry.find(checkpoint.read_config(folder)["kind"])
+    is_baseline = found is not None and hasattr(found[0], Infiller.does)
+    return Infiller.from_pretrained(folder, device) if is_baseline else BlankLM.from_pretrained(folder, device)
 
 
 def fitting_spans(template: Template, words: Sequence[str]) -> list[str] | None:

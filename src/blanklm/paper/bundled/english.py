@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.tables.report import report
+from blanklm.paper.provenance import Row, read_json, report, write_result
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.training import checkpoint
 from blanklm.training.run import TrainingConfig, train
@@ -47,7 +48,7 @@ PARTS = ("mix.0", "mix.1", "mix.2")
 VOCABULARY = 12_000
 MAX_LENGTH = 512
 RATIOS, EVERY = (0.1, 0.3, 0.5), 16  # what is hidden, and of which validation texts, for choosing how to decode
-DECODINGS = {
+DECODINGS: dict[str, dict[str, Any]] = {
     "all blanks at once": {"order": "parallel"},
     "at once where p is at least 0.5": {"order": "parallel", "threshold": 0.5},
     "one word at a time": {},
@@ -62,7 +63,7 @@ ABOUT = {
 
 
 def tokenizer_at(path: Path, parts: Sequence[str] = PARTS) -> Tokenizer:
-    """The tokenizer at ``path`` where it has been made before, else one trained on every fourth text."""
+    """Load the tokenizer at ``path``, trained on every fourth text if it is not there yet."""
     if not path.exists():
         texts = chain.from_iterable(read_corpus("english", part) for part in parts)
         Tokenizer.train("bpe", islice(texts, 0, None, 4), vocabulary=VOCABULARY, min_count=2).save(path)
@@ -70,7 +71,7 @@ def tokenizer_at(path: Path, parts: Sequence[str] = PARTS) -> Tokenizer:
 
 
 def tokenised(tokenizer_path: Path, parts: Sequence[str], max_length: int) -> TokenisedTexts:
-    """The texts of these parts of the corpus, a process for each part."""
+    """Tokenise these parts of the corpus, each in a process."""
     with ProcessPoolExecutor(len(parts)) as pool:
         return TokenisedTexts.joined(list(pool.map(partial(_tokenise, tokenizer_path, max_length), parts)))
 
@@ -82,7 +83,7 @@ def _tokenise(tokenizer_path: Path, max_length: int, part: str) -> TokenisedText
 
 
 def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenizer, TokenisedTexts, TokenisedTexts]:
-    """The tokenizer in ``out``, made there if need be, and what it makes of the training and the held-out texts."""
+    """Return the tokenizer in ``out``, trained if need be, and the training and held-out texts as its tokens."""
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_at(out / "tokenizer.json", parts)
     texts, held_out = (tokenised(out / "tokenizer.json", those, max_length) for those in (parts, ("valid",)))
@@ -91,38 +92,35 @@ def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenize
 
 
 def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
-    """An untrained model; MODEL is the encoder of the bundled one."""
+    """Build an untrained model; MODEL is the encoder of the bundled one."""
     model = BLM(BLMConfig(len(tokenizer), encoder, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
-    model.edges.copy_(torch.from_numpy(tokenizer.edges))
+    model.get_buffer("edges").copy_(torch.from_numpy(tokenizer.edges))
     return model
 
 
-def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...] = PARTS) -> dict:
+def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...] = PARTS) -> Row:
     """Train stage after stage, each from the weights of the one before; then write and measure the model."""
     tokenizer, texts, held_out = corpus(out, parts, MAX_LENGTH)
-    before: Path | None = None  # the run of the stage before
-    results = []
+    start: Path | None = None  # the run of the stage before
+    results: list[Row] = []
     for name, training in stages.items():
         folder = out / name
         if not (folder / "result.json").exists():
             torch.manual_seed(training.seed)
-            model = build(tokenizer, MODEL) if before is None else checkpoint.load(before).model.train()
+            model = build(tokenizer, MODEL) if start is None else checkpoint.load(start).model.train()
             started = time.perf_counter()
             progress = train(model, tokenizer, texts, held_out, training, folder / "run", show_progress=False)
             training = replace(training, steps=progress.step)  # where the clock ended it
-            write(folder, report(f"english, {name}", model, training, progress, time.perf_counter() - started))
-        results.append(json.loads((folder / "result.json").read_text(encoding="utf-8")))
-        before = folder / "run"
-    best = checkpoint.load(before)
+            row = report(f"english, {name}", model, training, progress, time.perf_counter() - started)
+            write_result(folder / "result.json", row)
+        results.append(read_json(folder / "result.json"))
+        start = folder / "run"
+    best = checkpoint.load(folder / "run")
     checkpoint.save(out / "model", best.model, best.tokenizer, ABOUT, dtype=torch.int8)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
     bleu = {name: evaluate(filler, sentences, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
-    return write(out, results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu})
-
-
-def write(folder: Path, result: dict) -> dict:
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return result
+    row = results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu}
+    return write_result(out / "result.json", row)
 
 
 if __name__ == "__main__":

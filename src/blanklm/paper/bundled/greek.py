@@ -1,6 +1,6 @@
 """The bundled model ``greek``: restores damaged Greek inscriptions and papyri, a mixed L-BLM of characters.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.greek OUT [SECONDS]
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.greek OUT [--seconds N]
 
 It reads 53 M characters of literature (Perseus) with the documentary texts among them four times, once whole and three
 times in snippets; then, for the last fifth of the time, the documentary texts and a little literature. Writes
@@ -9,14 +9,11 @@ OUT/run, OUT/model (int8, what is bundled), OUT/half (half precision) and OUT/re
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.bundled.restorers import Corpus, Recipe
-from blanklm.paper.bundled.stages import Stage, pieces_of, snippets
+from blanklm.paper.bundled.characters import pieces_of, snippets
+from blanklm.paper.bundled.restorer_recipe import Corpus, Recipe, main
+from blanklm.paper.bundled.staged_run import Stage
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.training.run import TrainingConfig
 
@@ -38,16 +35,16 @@ RECIPE = Recipe(
     },
 )  # fmt: skip
 CUTS = (1, 2, 3)  # seeds of the ways in which the documentary texts are cut anew
-RECALLED = 20_000  # chunks of literature in the last stage
+LAST_BOOKS = 20_000  # chunks of literature in the last stage
 FIRST_STAGE = 0.8  # of the time
 
 
 def corpus(literature: bool = True) -> Corpus:
-    """``literature``: whether there is any."""
+    """Read the documentary texts, with the literature or without."""
     whole = list(read_corpus("greek_documentary", "train"))
     documents = pieces_of(whole, MAX_LENGTH) + [piece for seed in CUTS for piece in snippets(whole, 60, 400, seed)]
     books = list(read_corpus("greek_literature", "perseus")) if literature else []
-    kept = len(books) - min(RECALLED, len(books) // 2)
+    kept = len(books) - min(LAST_BOOKS, len(books) // 2)
     first, last = pieces_of(books[:kept], MAX_LENGTH), pieces_of(books[kept:], MAX_LENGTH)
     texts = first + documents + last
     stages = (Stage(0, len(texts), FIRST_STAGE), Stage(len(first), len(texts), 1.0))
@@ -56,5 +53,4 @@ def corpus(literature: bool = True) -> Corpus:
 
 
 if __name__ == "__main__":
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 300.0
-    print(json.dumps(RECIPE.make(Path(sys.argv[1]), corpus(), seconds), indent=2))
+    main(RECIPE, corpus, 300.0)

@@ -1,21 +1,19 @@
 """The bundled model ``latin``: restores damaged Latin inscriptions, a mixed L-BLM of characters.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.latin OUT [SECONDS]
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.latin OUT [--seconds N]
 
 Writes OUT/run, OUT/model (int8, what is bundled), OUT/half (half precision) and OUT/result.json.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from pathlib import Path
 
 from blanklm.data import read_corpus
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.bundled.restorers import Corpus, Recipe
-from blanklm.paper.bundled.stages import Stage, pieces_of, snippets
+from blanklm.paper.bundled.characters import pieces_of, snippets
+from blanklm.paper.bundled.restorer_recipe import Corpus, Recipe, main
+from blanklm.paper.bundled.staged_run import Stage
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.training.run import TrainingConfig
 
@@ -52,5 +50,4 @@ def corpus() -> Corpus:
 
 
 if __name__ == "__main__":
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 150.0
-    print(json.dumps(RECIPE.make(Path(sys.argv[1]), corpus(), seconds), indent=2))
+    main(RECIPE, corpus, 150.0)

@@ -1,8 +1,8 @@
-"""The bundled model ``yelp-words``: a small word-level BLM of restaurant reviews, so that the first command works.
+"""The model ``yelp-words``: a small word-level BLM of restaurant reviews; the bundled sentiment model starts from it.
 
     BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.yelp_words OUT
 
-Writes OUT/model (half precision, what is bundled) and OUT/result.json.
+Writes OUT/model (half precision) and OUT/result.json.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.tables.report import report
+from blanklm.paper.provenance import Row, report, write_result
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.training import checkpoint
 from blanklm.training.run import TrainingConfig, train
@@ -33,7 +34,7 @@ TRAINING = TrainingConfig(
     evaluate_every=500, save_every=4000, log_every=100,
 )  # fmt: skip
 RATIOS, SENTENCES = (0.1, 0.3, 0.5), 500  # of the validation set, for choosing how to decode
-DECODINGS = {
+DECODINGS: dict[str, dict[str, Any]] = {
     "greedy, confident": {},
     "greedy, model": {"order": "model"},
     "greedy, left-to-right": {"order": "left-to-right"},
@@ -46,13 +47,13 @@ DECODINGS = {
 
 
 def sentences(split: str) -> list[str]:
-    """Negative and positive sentences alike: the model knows nothing of sentiment."""
+    """Read the sentences of both sentiments: the model does not know which is which."""
     return [
         line for line in chain(read_corpus("yelp", f"{split}.0"), read_corpus("yelp", f"{split}.1")) if line.strip()
     ]
 
 
-def main(out: Path, training: TrainingConfig = TRAINING) -> dict:
+def main(out: Path, training: TrainingConfig = TRAINING) -> Row:
     texts, validation = sentences("train"), sentences("valid")
     tokenizer = Tokenizer.train("word", texts, min_count=5, lowercase=True)
     torch.manual_seed(training.seed)
@@ -76,12 +77,11 @@ def main(out: Path, training: TrainingConfig = TRAINING) -> dict:
     result = report("yelp_words", model, training, progress, seconds) | {
         "valid_bleu": compare_decodings(BlankLM.from_pretrained(out / "model"), validation),
     }
-    (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return result
+    return write_result(out / "result.json", result)
 
 
 def compare_decodings(model: BlankLM, validation: list[str]) -> dict[str, dict[str, float]]:
-    """BLEU of each way to decode at each mask ratio, on validation sentences."""
+    """Compute BLEU of each way to decode at each mask ratio, on validation sentences."""
     chosen = random.Random(0).sample(validation, min(SENTENCES, len(validation)))
     reports = {name: evaluate(model, chosen, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
     any_report = next(iter(reports.values()))

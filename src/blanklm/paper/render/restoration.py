@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from blanklm.paper.provenance import Row
+from blanklm.paper.render.source import cells, columns, lines, named, result, results, table
 
-from blanklm.paper.render.source import numbers, result, results, table
-
-SYSTEMS = {  # the parts of recipes/restoration.py
+SYSTEMS = {
     "greek-pythia": "Pythia",
     "greek-pythia-word": "Pythia-Word",
     "greek-lblm": "L-BLM",
@@ -21,103 +20,82 @@ RANKED = {
     "papyri": "papyri",
     "editors": "editors' restorations",
 }
-MEASURES = "cer", "top1", "top20", "ece"
+MEASURES = "{cer:.1f} | {top1:.1f} | {top20:.1f} | {ece:.1f}"
+HEADINGS = "% | gaps | CER | top 1 | top 20 | ECE"
+CHARBERT = "char-BERT: PHI-ML excerpts | {gaps:,} | {charbert_cer:.1f} | {charbert_top1:.1f} |  | "  # beside excerpts
+RESTORER = {
+    "single": "single slot of 1-10 characters",
+    "0.25": "slots over 25% of a text",
+    "0.4": "slots over 40%",
+    "0.5": "slots over 50%",
+    "phi_ml": "PHI-ML excerpts",
+    "papyri": "papyri",
+    "editors": "editors' restorations, any length",
+    "short": "editors' restorations, texts with gaps of 1-10 alone",
+    "single, range": "single slot, length range",
+    "single, unknown": "single slot, length unknown",
+}
 
 
-def measured() -> dict[str, dict[str, Any]]:
-    """The systems that have been run, by their names."""
-    return {SYSTEMS[part]: r for part, r in results(f"restoration/{part}" for part in SYSTEMS).items()}
+def measured() -> list[Row]:
+    """The systems that have been run, with their names."""
+    return named(results("restoration", SYSTEMS), SYSTEMS)
 
 
 def restoration() -> str:
+    paper = result("restoration/paper")["rows"]
     rows = [
-        [f"{name} (the paper, PHI-ML)", *numbers(r, *SETTINGS)]
-        for name, r in result("restoration/paper")["rows"].items()
+        {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"cer": cer} for setting, cer in row.items()}
+        for name, row in paper.items()
     ]
-    for name, r in measured().items():
-        rows.append([name, *numbers({s: r[s]["cer"] for s in SETTINGS if s in r}, *SETTINGS)])
-    return table(["CER, %", *SETTINGS.values()], rows)
+    template = "{name} | " + columns("{@[cer]:.1f}", SETTINGS)
+    return table(f"CER, % | {' | '.join(SETTINGS.values())}", template, [*rows, *measured()])
 
 
 def restoration_ranked() -> str:
     rows = [
-        [f"{name}: {say}", f"{r[setting]['gaps']:,}", *numbers(r[setting], *MEASURES)]
-        for name, r in measured().items()
-        for setting, say in RANKED.items()
-        if "cer" in r.get(setting, {})
+        cells("{name} | {gaps:,} | " + MEASURES, row[setting] | {"name": f"{row['name']}: {title}"})
+        for row in measured()
+        for setting, title in RANKED.items()
+        if "cer" in row.get(setting, {})
     ]
-    excerpts = [m for r in measured().values() if "charbert_cer" in (m := r.get("phi_ml", {}))]
-    return table(
-        ["%", "gaps", "CER", "top 1", "top 20", "ECE"], [*rows, charbert(max(excerpts, key=lambda m: m["gaps"]))]
-    )
-
-
-def charbert(excerpts: dict[str, Any]) -> list[str]:
-    """The row of the published char-BERT, whose answers come with the excerpts."""
-    return [
-        "char-BERT: PHI-ML excerpts",
-        f"{excerpts['gaps']:,}",
-        *numbers(excerpts, "charbert_cer", "charbert_top1"),
-        "",
-        "",
-    ]
+    excerpts = [row["phi_ml"] for row in measured() if "charbert_cer" in row.get("phi_ml", {})]
+    return lines(HEADINGS.split(" | "), [*rows, cells(CHARBERT, max(excerpts, key=lambda m: m["gaps"]))])
 
 
 def restoration_lengths() -> str:
     rows = [
-        [f"{name}: length {told}", f"{m['gaps']:,}", *numbers(m, "cer", "top1", "length_right")]
-        for name, r in measured().items()
+        row[f"single, {told}"] | {"name": row["name"], "told": told}
+        for row in measured()
         for told in ("told", "range", "unknown")
-        if (m := r.get(f"single, {told}"))
+        if f"single, {told}" in row
     ]
-    return table(["one slot of 1-10 characters, %", "gaps", "CER", "exact", "length right"], rows)
+    template = "{name}: length {told} | {gaps:,} | {cer:.1f} | {top1:.1f} | {length_right:.1f}"
+    return table("one slot of 1-10 characters, % | gaps | CER | exact | length right", template, rows)
 
 
 def restoration_words() -> str:
     """The bundled models with and without their lexicons, in the same gaps."""
     rows = []
-    for part, setting in (("greek", "phi_ml"), ("latin", "single")):
-        found = {how: m[setting] for how, m in result(f"restoration/{part}-words").items() if setting in m}
-        for how, m in found.items():
-            rows.append([f"{SYSTEMS[part]}: {RANKED[setting]}, {how}", f"{m['gaps']:,}", *numbers(m, *MEASURES)])
-        rows += [charbert(m) for m in list(found.values())[:1] if "charbert_cer" in m]
-    return table(["%", "gaps", "CER", "top 1", "top 20", "ECE"], rows)
+    for name, setting in (("greek", "phi_ml"), ("latin", "single")):
+        found = {how: m[setting] for how, m in result(f"restoration/{name}-words").items() if setting in m}
+        template = f"{SYSTEMS[name]}: {RANKED[setting]}, {{name}} | {{gaps:,}} | {MEASURES}"
+        rows += [cells(template, row) for row in named(found)]
+        rows += [cells(CHARBERT, row) for row in list(found.values())[:1] if "charbert_cer" in row]
+    return lines(HEADINGS.split(" | "), rows)
 
 
 def restoration_training() -> str:
-    rows = [
-        [
-            name,
-            f"{r['parameters'] / 1e6:.1f} M",
-            f"{r['training']['steps']:,}",
-            f"{r['training']['tokens_per_batch']:,}",
-            f"{r['seconds']:.0f}",
-            r["hardware"],
-        ]
-        for name, r in measured().items()
-    ]
-    return table(["system", "parameters", "steps", "characters per step", "seconds", "hardware"], rows)
+    template = "{name} | {parameters:.1M} | {training[steps]:,} | {training[tokens_per_batch]:,} | {seconds:.0f} | "
+    headings = "system | parameters | steps | characters per step | seconds | hardware"
+    return table(headings, template + "{hardware}", measured())
 
 
-def restorer(part: str) -> str:
-    r = result(f"restoration/{part}")
-    what = {
-        "single": "single slot of 1-10 characters",
-        "0.25": "slots over 25% of a text",
-        "0.4": "slots over 40%",
-        "0.5": "slots over 50%",
-        "phi_ml": "PHI-ML excerpts",
-        "papyri": "papyri",
-        "editors": "editors' restorations, any length",
-    }
-    rows = [[say, *numbers(r[setting], *MEASURES)] for setting, say in what.items() if setting in r]
-    short = numbers(r.get("editors"), *(f"short_{measure}" for measure in MEASURES))
-    rows.append(["editors' restorations, texts with gaps of 1-10 alone", *short])
-    rows += [
-        [f"single slot, length {told}", *numbers(r[f"single, {told}"], "cer", "top1"), "", ""]
-        for told in ("range", "unknown")
-    ]
-    return table(["test texts, %", "CER", "top 1", "top 20", "ECE"], rows)
+def restorer(system: str) -> str:
+    row = result(f"restoration/{system}")
+    short = {key: value for key, value in row["editors"].items() if key.startswith("short_")}
+    row["short"] = {key.removeprefix("short_"): value for key, value in short.items()}
+    return table("test texts, % | CER | top 1 | top 20 | ECE", "{name} | " + MEASURES, named(row, RESTORER))
 
 
 TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words, restoration_training, restorer]

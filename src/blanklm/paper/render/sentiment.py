@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from blanklm.paper.render.source import numbers, result, table
+from blanklm.paper.render.source import columns, named, result, table
 
-CORPORA = "yelp", "amazon"
+CORPORA = ("yelp", "amazon")
 CHOSEN = {  # rows whose settings were chosen on validation sentences
     "M&I with BLM, chosen: ranking": "M&I with BLM + ranking",
     "M&I with BLM, one model, chosen: classifier": "M&I with BLM, one model + classifier",
@@ -36,35 +36,33 @@ BUNDLED = {
     "bundled, chosen: ranking, whole mask": "`blanklm transfer`",
     "bundled, chosen: ranking": "with the settings chosen among smaller masks and more samples too",
 }
-BOTH = "accuracy", "bleu"
+BOTH = "{@[accuracy]:.1f} | {@[bleu]:.1f}"  # of each corpus
 
 
 def sentiment_table() -> str:
     paper = result("sentiment-paper")["rows"]
-    yelp, amazon = (result(f"sentiment-{corpus}") for corpus in CORPORA)
+    measured = {corpus: (r := result(f"sentiment-{corpus}"))["known"] | r["ours"] for corpus in CORPORA}
     first = ["copy of the source", "human reference"]
-    published = [name for name in dict.fromkeys((*yelp["known"], *amazon["known"])) if name not in first]
+    published = [name for corpus in CORPORA for name in result(f"sentiment-{corpus}")["known"] if name not in first]
     rows = []
-    for name in [*first, *published, *paper, *CHOSEN]:
-        ours, theirs = ((r["known"] | r["ours"]).get(name) for r in (yelp, amazon))
-        said = [" / ".join(numbers(paper.get(name, {}).get(corpus), *BOTH)).strip(" /") for corpus in CORPORA]
-        say = f"{CHOSEN[name]} *" if name in CHOSEN else name
-        rows.append([say, *numbers(ours, *BOTH, "bleu_all_references"), *numbers(theirs, *BOTH), *said])
-    headings = ["", "Yelp ACC", "BLEU", "BLEU, 4 references", "Amazon ACC", "BLEU", "paper: Yelp", "Amazon"]
-    return table(headings, rows)
+    for name in dict.fromkeys([*first, *published, *paper, *CHOSEN]):
+        row = {corpus: found.get(name) for corpus, found in measured.items()}
+        reported = {f"paper {c}": "{accuracy:.1f} / {bleu:.1f}".format(**n) for c, n in paper.get(name, {}).items()}
+        rows.append(row | reported | {"name": f"{CHOSEN[name]} *" if name in CHOSEN else name})
+    headings = " | Yelp ACC | BLEU | BLEU, 4 references | Amazon ACC | BLEU | paper: Yelp | Amazon"
+    template = f"{{name}} | {columns(BOTH, ['yelp'])} | {{yelp[bleu_all_references]:.1f}} | "
+    return table(headings, f"{template}{columns(BOTH, ['amazon'])} | {{paper yelp}} | {{paper amazon}}", rows)
 
 
 def sentiment_ablations() -> str:
-    both = [result(f"sentiment-{corpus}")["ours"] for corpus in CORPORA]
-    rows = [
-        [say, *(cell for ours in both for cell in numbers(ours.get(name), *BOTH))] for name, say in ABLATIONS.items()
-    ]
-    return table(["", "Yelp ACC", "BLEU", "Amazon ACC", "BLEU"], rows)
+    ours = {corpus: result(f"sentiment-{corpus}")["ours"] for corpus in CORPORA}
+    rows = [{"name": say} | {corpus: ours[corpus].get(name) for corpus in CORPORA} for name, say in ABLATIONS.items()]
+    return table(" | Yelp ACC | BLEU | Amazon ACC | BLEU", "{name} | " + columns(BOTH, CORPORA), rows)
 
 
 def sentiment_bundled() -> str:
-    ours = result("sentiment-yelp")["ours"]
-    return table(["", "accuracy", "BLEU"], [[say, *numbers(ours[name], *BOTH)] for name, say in BUNDLED.items()])
+    rows = named(result("sentiment-yelp")["ours"], BUNDLED)
+    return table(" | accuracy | BLEU", "{name} | {accuracy:.1f} | {bleu:.1f}", rows)
 
 
 def sentiment_judges() -> str:
@@ -72,16 +70,10 @@ def sentiment_judges() -> str:
     rows = []
     for corpus, paper in result("sentiment-paper")["judges"].items():
         parts = result(f"sentiment-{corpus}")["parts"]
-        for part, say, published in (("judge", "judge", f"{paper}"), ("classifier", "masks and ranks", "")):
-            rows.append(
-                [f"{corpus.capitalize()}, {say}", *numbers(parts[part], "valid_accuracy", "test_accuracy"), published]
-            )
-    return table(["classifier, accuracy %", "validation", "test", "the paper's"], rows)
+        judge, marker = named(parts, {"judge": "judge", "classifier": "masks and ranks"})
+        rows += [{"corpus": corpus.capitalize(), "paper": paper} | judge, {"corpus": corpus.capitalize()} | marker]
+    template = "{corpus}, {name} | {valid_accuracy:.1f} | {test_accuracy:.1f} | {paper}"
+    return table("classifier, accuracy % | validation | test | the paper's", template, rows)
 
 
-TABLES = [
-    sentiment_table,
-    sentiment_ablations,
-    sentiment_bundled,
-    sentiment_judges,
-]
+TABLES = [sentiment_table, sentiment_ablations, sentiment_bundled, sentiment_judges]

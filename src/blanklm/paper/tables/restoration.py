@@ -1,174 +1,175 @@
 """Table 3 of the paper: restoration of damaged texts, on the corpora that could be had, beside the paper's numbers.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.restoration OUT WORK [PART ...]
+    blanklm reproduce restoration --out runs/restoration [--system greek] [--seconds 400] [--texts 1000]
 
-Trains all PARTS, or those named, side by side on one GPU, each for its seconds, evaluates each, and leaves in OUT one
-file for each of greek, latin and greek-lblm (half precision) and one with all results and logs. A part that fails loses
-nothing of the others. Under NVIDIA's MPS the parts share the card as PARTS says.
-
-    python -m blanklm.paper.tables.restoration smoke OUT WORK
-
-does the same in a minute: few steps, few texts, and how many steps a second each part makes.
-
-    python -m blanklm.paper.tables.restoration evaluate NAME MODEL OUT.json [TEXTS [MEASUREMENT ...]]
-
-evaluates a model folder as the part of that name would be, by all measurements or those named, on so many texts; and
-
-    python -m blanklm.paper.tables.restoration words NAME MODEL OUT.json TEXTS MEASUREMENT ...
-
-with and without the words that its corpus attests.
+Trains each system for its seconds and measures it; OUT/CORPUS/SYSTEM/model is the model in int8, half that in half
+precision. With --model FOLDER a model that exists already is measured instead.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import tarfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
-
-import torch
 
 from blanklm.data import MaskedText, editors_restorations, read_corpus, slots_of_corpus
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import EncoderConfig
+from blanklm.paper import runner
 from blanklm.paper.baselines.systems import SlotBySlot
 from blanklm.paper.bundled import greek, latin
-from blanklm.paper.bundled.restorers import CALIBRATED, Corpus, Recipe
-from blanklm.paper.tables.report import write_json
-from blanklm.paper.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
-from blanklm.restoration.restorer import Candidate, Gap, Restorer, fold
+from blanklm.paper.bundled.restorer_recipe import CALIBRATION_TEXTS, Corpus, Kind, Recipe
+from blanklm.paper.provenance import Row, read_json, write_json
+from blanklm.paper.runner import Say
+from blanklm.paper.tasks import restoration as task
+from blanklm.paper.tasks.restoration import evaluate_fill, evaluate_rank, score_ranked, without_repeats
+from blanklm.restoration.restorer import Candidate, Gap, Part, Restorer, fold
 from blanklm.training import checkpoint
+
+TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
+SEED = 1
+CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
+
+Measured = dict[str, float]
+Measurements = dict[str, Callable[[task.System], Measured]]
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a part gets of the machine."""
+class System:
+    corpus: str
+    seconds: float = 0.0  # of training, where none are given
+    kind: Kind = "mixed"
+    literature: bool = True
+    lexicon_of: str = ""  # the system whose model is measured with and without its lexicon, by ``by_lexicon``
+    by_lexicon: tuple[str, ...] = ()
 
-    seconds: float  # of training
-    waits: bool = True  # for those that do not, where the GPU is busy; under MPS
-    workers: int = 6  # processes that prepare its batches
-    compiles: bool = False
 
-
-PARTS = {
-    "greek": Share(410, waits=False, workers=7, compiles=True),
-    "latin": Share(385, waits=False, compiles=True),
-    "greek-lblm": Share(240, workers=3, compiles=True),
-    "greek-pythia": Share(225, workers=2),
-    "greek-pythia-word": Share(225, workers=2),
-    "try-characters": Share(130, workers=2),  # do vectors for whole words pay?
-    "try-words": Share(130, workers=2),
-    "greek-documents": Share(225, workers=3, compiles=True),  # without literature: does it pay?
+SYSTEMS = {
+    "greek": System("greek", 410),
+    "latin": System("latin", 385),
+    "greek-lblm": System("greek", 240, "lblm"),
+    "greek-pythia": System("greek", 225, "pythia"),
+    "greek-pythia-word": System("greek", 225, "pythia-word"),
+    "greek-documents": System("greek", 225, literature=False),
+    "greek-words": System("greek", lexicon_of="greek", by_lexicon=("phi_ml",)),
+    "latin-words": System("latin", lexicon_of="latin", by_lexicon=("single",)),
 }
-LIMIT = 500  # seconds of all: for reading the corpora, training and evaluating
-TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
-SMOKE = {  # one part of each kind: to see that all works, and how fast the two that are compiled become
-    "greek": Share(40, waits=False, compiles=True),
-    "latin": Share(40, waits=False, compiles=True),
-    "greek-lblm": Share(12, workers=3),
-    "greek-pythia-word": Share(12, workers=2),
-    "try-words": Share(12, workers=2),
-}
-SMOKE_TEXTS, SMOKE_LIMIT = 4, 75
-SMALL = EncoderConfig(layers=4, heads=6, width=192, feedforward=768, dropout=0.1)  # for trying things out
-SEED = 1
 
 
-def recipe_of(part: str) -> Recipe:
-    match part.partition("-"):
-        case "latin", _, _:
-            return latin.RECIPE
-        case "greek", _, ("" | "documents"):
-            return replace(greek.RECIPE, name=part)
-        case "greek", _, kind:
-            return replace(greek.RECIPE, name=part, kind=kind)
-        case "try", _, kind:
-            return replace(latin.RECIPE, name=part, encoder=SMALL, words=4096 if kind == "words" else 0)
-    raise ValueError(f"there is no part {part!r}")
+@dataclass(frozen=True, kw_only=True)
+class Experiment(runner.Experiment):
+    texts: int = TEXTS  # at most, of each measurement
+    model: Path | None = None  # measured instead of training one
 
+    @property
+    def spec(self) -> System:
+        return SYSTEMS[self.system]
 
-def corpus_of(part: str) -> Corpus:
-    if not part.startswith("greek"):
-        return latin.corpus()
-    return greek.corpus(literature=part != "greek-documents")
+    @property
+    def has_model(self) -> bool:
+        return self.model is None and not self.spec.lexicon_of
 
+    @property
+    def measured_with(self) -> tuple[Experiment, ...]:
+        return (replace(self, system=self.spec.lexicon_of),) if self.spec.lexicon_of and not self.model else ()
 
-def load(part: str, folder: Path) -> System:
-    """The model itself, of letters alone: it stands beside others that know no words; ``compare_words`` adds them."""
-    if "pythia" in part:
-        return SlotBySlot.from_pretrained(folder)
-    loaded = Restorer.from_pretrained(folder)
-    return Restorer(loaded.model, loaded.tokenizer, loaded.about)
+    @property
+    def folder(self) -> Path:
+        return self.out / self.system
 
+    @property
+    def row_file(self) -> Path:
+        return self.out / "results" / f"{self.system}.json"
 
-# --- What is measured ---------------------------------------------------------------------------------------------
+    @property
+    def recipe(self) -> Recipe:
+        recipe = latin.RECIPE if self.spec.corpus == "latin" else greek.RECIPE
+        return replace(recipe, name=self.system, kind=self.spec.kind)
 
+    def texts_of_corpus(self) -> Corpus:
+        return latin.corpus() if self.spec.corpus == "latin" else greek.corpus(self.spec.literature)
 
-Measurements = dict[str, Callable[[System], dict[str, float]]]
+    def train(self, say: Say) -> None:
+        calibration = min(CALIBRATION_TEXTS, self.texts)
+        seconds = self.seconds or self.spec.seconds
+        result = self.recipe.make(self.folder, self.texts_of_corpus(), seconds, calibration, say)
+        write_json(self.training_file, result)
 
+    def measure(self, say: Say) -> Row:
+        folder = self.model or (self.out / (self.spec.lexicon_of or self.system) / "model")  # int8: as bundled
+        names = {"corpus": self.corpus, "system": self.system}
+        if self.spec.lexicon_of:
+            systems = {"letters alone": self._load(folder), "and words": Restorer.from_pretrained(folder)}
+            return names | {
+                how: self._measured(system, how, self.spec.by_lexicon, say) for how, system in systems.items()
+            }
+        trained = dict(checkpoint.read_config(folder)["about"]) if self.model else read_json(self.training_file)
+        measured = self._measured(self._load(folder), "", tuple(self.measurements()), say)
+        return names | trained | measured
 
-def evaluations(part: str, most: int = TEXTS) -> Measurements:
-    """The measurements of a part, by name, the most important first, each on at most so many texts."""
-    match part.partition("-"):
-        case "latin", _, _:
-            return settings("edh_latin", most) | of_editors(latin_edited, most) | untold("edh_latin", most)
-        case "try", _, _:
-            return {"valid_single": lambda system: evaluate_rank(system, slots("edh_latin", "valid", None, most))}
-    measured = settings("greek_documentary", most)
-    measured["phi_ml"] = lambda system: excerpts(system, "phi_ml_test_excerpts.tsv", None if most == TEXTS else most)
-    measured["papyri"] = lambda system: excerpts(system, "restoration_pap_text_ups.tsv", min(PAPYRI, most))
-    if part != "greek":  # the others must be told how long a gap is, or are not asked
+    def _load(self, folder: Path) -> task.System:
+        """Load the model without its lexicon: it stands beside others that have none."""
+        if self.spec.kind.startswith("pythia"):
+            return SlotBySlot.from_pretrained(folder)
+        loaded = Restorer.from_pretrained(folder)
+        return Restorer(loaded.model, loaded.tokenizer, loaded.about)
+
+    def _measured(self, system: task.System, how: str, names: Sequence[str], say: Say) -> dict[str, Measured]:
+        """Each measurement, from its file where it has been made before."""
+        measurements, results = self.measurements(), {}
+        for name in names:
+            path = self.folder / "measured" / f"{how or self.system}-{name}-{self.texts}.json"
+            if not path.exists():
+                write_json(path, measurements[name](system))
+            results[name] = read_json(path)
+            say(f"{self.system}, {' '.join((name, how))}: CER {results[name]['cer']:.1f} %")
+        return results
+
+    # --- What is measured -------------------------------------------------------------------------------------------
+
+    def measurements(self) -> Measurements:
+        """The measurements of a system by name, the most important first."""
+        corpus, most = CORPORA[self.spec.corpus], self.texts
+        measured: Measurements = {"single": lambda system: evaluate_rank(system, slots(corpus, None, most))}
+        for ratio in task.RATIOS:
+            measured[f"{ratio:g}"] = partial(many_slots, corpus, ratio, min(MULTIPLE, most))
+        if corpus == "greek_documentary":
+            measured["phi_ml"] = partial(excerpts, "phi_ml_test_excerpts.tsv", None if most == TEXTS else most)
+            measured["papyri"] = partial(excerpts, "restoration_pap_text_ups.tsv", min(PAPYRI, most))
+        if self.spec.kind != "mixed" or not self.spec.literature:  # others need to know how long a gap is
+            return measured
+        edited = greek_edited if corpus == "greek_documentary" else latin_edited
+        measured["editors"] = lambda system: editors(edited(), min(EDITED, most), system)
+        for name, told in {"told": (1.0, 1.0), "range": (0.5, 1.5), "unknown": (0.0, 0.0)}.items():
+            measured[f"single, {name}"] = partial(lengths, corpus, most, told)
         return measured
-    return measured | of_editors(greek_edited, most) | untold("greek_documentary", most)
 
 
-def slots(corpus: str, split: str, ratio: float | None, most: int) -> list[MaskedText]:
-    """The slots of the texts of a split, of which some are drawn."""
-    texts = list(read_corpus(corpus, split))
+def slots(corpus: str, ratio: float | None, most: int) -> list[MaskedText]:
+    """Draw test texts and hide slots in them; a ``ratio`` of None hides a single slot."""
+    texts = list(read_corpus(corpus, "test"))
     if corpus == "edh_latin":
         known = set(read_corpus(corpus, "train"))
         texts = [latin.repaired(text) for text in texts if text not in known]
     return slots_of_corpus(Random(SEED).sample(texts, min(most, len(texts))), ratio, SEED)
 
 
-def settings(corpus: str, most: int) -> Measurements:
-    """The paper's four."""
-    measured: Measurements = {"single": lambda system: evaluate_rank(system, slots(corpus, "test", None, most))}
-    for ratio in RATIOS:
-        measured[f"{ratio:g}"] = lambda system, ratio=ratio: evaluate_fill(
-            system, slots(corpus, "test", ratio, min(MULTIPLE, most))
-        )
-    return measured
+def many_slots(corpus: str, ratio: float, most: int, system: task.System) -> Measured:
+    return evaluate_fill(system, slots(corpus, ratio, most))
 
 
-def untold(corpus: str, most: int) -> Measurements:
-    """A single slot whose length is not told, or within a range of half to one and a half times its length."""
-    some = slots(corpus, "test", None, most)[: most // 2]
-    return {
-        "single, told": lambda system: evaluate_fill(system, some),
-        "single, range": lambda system: evaluate_fill(system, some, (0.5, 1.5)),
-        "single, unknown": lambda system: evaluate_fill(system, some, (0.0, 0.0)),
-    }
+def lengths(corpus: str, most: int, told: tuple[float, float], system: task.System) -> Measured:
+    """A single slot of which the length is ``told`` (as multiples of it), or not at all (0)."""
+    return evaluate_fill(system, slots(corpus, None, most)[: most // 2], told)
 
 
-def of_editors(edited: Callable[[], list[MaskedText]], most: int) -> Measurements:
-    return {"editors": lambda system: editors(system, edited(), min(EDITED, most))}
-
-
-def excerpts(system: System, split: str, most: int | None = None) -> dict[str, float]:
+def excerpts(split: str, most: int | None, system: task.System) -> Measured:
     """Published items: a gap of known length in an excerpt. Accents are stripped from the solutions too."""
     rows = [line.split("\t") for line in read_corpus("greek_documentary", split)][1:]
     rows = Random(SEED).sample(rows, min(most or len(rows), len(rows)))
-    documents = [[left, Gap(len(target), len(target)), right] for _, left, target, right, *_ in rows]
+    documents: list[list[Part]] = [[left, Gap(len(target), len(target)), right] for _, left, target, right, *_ in rows]
     ranked = [gaps[0] for gaps in system.rank(documents)]
     truths = [fold(row[2]) for row in rows]
     measured = score_ranked(ranked, truths)
@@ -178,11 +179,11 @@ def excerpts(system: System, split: str, most: int | None = None) -> dict[str, f
     return measured
 
 
-def editors(system: System, edited: list[MaskedText], most: int) -> dict[str, float]:
-    """What editors restored, from the text around it: CER of all, then by length."""
-    some = Random(SEED).sample(edited, min(most, len(edited)))
-    measured = evaluate_rank(system, some)
-    short = [MaskedText(m.template, m.spans) for m in some if all(len(span) <= 10 for span in m.spans)]
+def editors(edited: list[MaskedText], most: int, system: task.System) -> Measured:
+    """What editors restored, from the text around it: of all, then of texts with short gaps alone."""
+    chosen = Random(SEED).sample(edited, min(most, len(edited)))
+    short = [m for m in chosen if all(len(span) <= 10 for span in m.spans)]
+    measured = evaluate_rank(system, chosen)
     return measured | {f"short_{name}": value for name, value in evaluate_rank(system, short).items()}
 
 
@@ -197,135 +198,37 @@ def greek_edited() -> list[MaskedText]:
     return [m for record in records if "[" in record["norm"] and (m := editors_restorations(record["norm"]))]
 
 
-def evaluate(
-    part: str,
-    system: System,
-    result: dict[str, Any],
-    save: Callable[[], None],
-    most: int = TEXTS,
-    only: Sequence[str] = (),
-) -> None:
-    """Put each measurement, or ``only`` some, into ``result``, which is saved as soon as it is there."""
-    measurements = evaluations(part, most)
-    if unknown := [name for name in only if name not in measurements]:
-        raise BlankLMError(f"there is no measurement {unknown[0]!r} of {part}: choose {', '.join(measurements)}")
-    for name in only or measurements:
-        try:
-            result[name] = measurements[name](system)
-        except Exception as error:  # one measurement that fails must not lose the others
-            result[name] = {"error": repr(error)}
-        print(name, json.dumps(result[name]), flush=True)
-        save()
+# --- The table ------------------------------------------------------------------------------------------------------
 
 
-def compare_words(part: str, restorer: Restorer, path: Path, most: int, only: Sequence[str]) -> None:
-    """The same measurements by letters alone, and with the words that the corpus of a restorer attests."""
-    letters = Restorer(restorer.model, restorer.tokenizer, restorer.about)
-    found: dict[str, dict[str, Any]] = {"letters alone": {}, "and words": {}}
-    for result, system in zip(found.values(), (letters, restorer), strict=True):
-        evaluate(part, system, result, partial(write_json, path, found), most, only)
+def experiments(
+    out: Path,
+    corpora: Sequence[str] | None = None,
+    systems: Sequence[str] | None = None,
+    texts: int = 0,
+    seconds: float = 0.0,
+    model: Path | None = None,
+) -> list[Experiment]:
+    """The experiments of the table, all or those named."""
+    if model and len(systems or ()) != 1:
+        raise BlankLMError("--model measures one model: say with --system as which it is to be measured")
+    chosen = runner.choose("corpus", corpora, CORPORA, CORPORA)
+    return [
+        Experiment(
+            out=out, corpus=SYSTEMS[name].corpus, system=name, seconds=seconds, texts=texts or TEXTS, model=model
+        )
+        for name in runner.choose("system", systems, SYSTEMS, SYSTEMS)
+        if SYSTEMS[name].corpus in chosen
+    ]
 
 
-# --- All parts at once --------------------------------------------------------------------------------------------
+def table(rows: Sequence[Row]) -> str:
+    """The rows for a terminal: character error rates."""
+    return "\n".join(f"{row['system']}: {_error_rates(row)}" for row in rows)
 
 
-def run_part(part: str, work: Path, share: Share, most: int = TEXTS) -> None:
-    torch.set_float32_matmul_precision("high")
-    if share.waits:
-        os.nice(5)  # nor shall the others wait for a core
-    folder, calibrated = work / part, min(CALIBRATED, most)
-    result = recipe_of(part).make(folder, corpus_of(part), share.seconds, share.workers, share.compiles, calibrated)
-    # What is bundled is what is measured: int8.
-    save = partial(write_json, folder / "result.json", result)
-    evaluate(part, load(part, folder / "model"), result, save, most)
-
-
-def run_all(out: Path, work: Path, parts: dict[str, Share], most: int = TEXTS, limit: float = LIMIT) -> None:
-    """Each measurement takes ``most`` texts; what is not done within ``limit`` seconds is ended."""
-    began = time.monotonic()
-    work.mkdir(parents=True, exist_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
-    running = {}
-    for part, share in parts.items():
-        given = json.dumps(asdict(share))
-        command = [sys.executable, "-m", "blanklm.paper.tables.restoration", "part", part, str(work), given, str(most)]
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "2",
-            "CUDA_MPS_CLIENT_PRIORITY": str(int(share.waits)),
-            "TORCHINDUCTOR_COMPILE_THREADS": "4",
-            # Batches of ever new shapes would leave the memory of so many processes in pieces.
-            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-        }
-        with open(work / f"{part}.log", "w", encoding="utf-8") as log:  # the process keeps it open
-            running[part] = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-            )
-    while running:
-        time.sleep(1)
-        late = time.monotonic() - began > limit
-        for part, process in list(running.items()):
-            if late and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with the processes that prepare its batches
-                process.wait()
-            if process.poll() is not None:
-                print(f"{part}: ended with {process.returncode} after {time.monotonic() - began:.0f} s", flush=True)
-                del running[part]
-                pack(out, work)
-    print(summary(work, list(parts)))
-
-
-def pack(out: Path, work: Path) -> None:
-    """The results and logs of all parts in one file, and each model that is wanted in a file of its own."""
-    with tarfile.open(out / "results.tar.gz", "w:gz") as archive:
-        for path in sorted([*work.glob("*/result.json"), *work.glob("*/run/metrics.jsonl"), *work.glob("*.log")]):
-            archive.add(path, path.relative_to(work))
-    for part in ("greek", "latin", "greek-lblm"):
-        folder = work / part / "half"
-        if folder.exists():
-            with tarfile.open(out / f"{part}.tar", "w") as archive:
-                archive.add(folder, part)
-
-
-def summary(work: Path, parts: Sequence[str] = tuple(PARTS)) -> str:
-    lines = []
-    for part in parts:
-        path = work / part / "result.json"
-        if not path.exists():
-            log = work / f"{part}.log"
-            lines.append(f"{part}: no result; {log.read_text(encoding='utf-8')[-600:] if log.exists() else ''}")
-            continue
-        result = json.loads(path.read_text(encoding="utf-8"))
-        cers = {
-            name: round(value["cer"], 1) for name, value in result.items() if isinstance(value, dict) and "cer" in value
-        }
-        steps, speed = result["training"]["steps"], last_speed(work / part / "run" / "metrics.jsonl")
-        lines.append(f"{part}: {steps} steps, {speed} at the end, loss {result['valid_bound']:.3f}, CER {cers}")
-        lines += [f"    {name}: {value['error']}" for name, value in result.items() if "error" in str(value)]
-    return "\n".join(lines)
-
-
-def last_speed(metrics: Path) -> str:
-    """Steps and characters a second between the last two lines of the log that tell."""
-    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    logged = [record for record in records if "loss" in record]
-    if len(logged) < 2:
-        return "too few steps to tell the speed"
-    before, last = logged[-2:]
-    steps = (last["step"] - before["step"]) / max(1e-9, last["seconds"] - before["seconds"])
-    return f"{steps:.1f} steps/s, {last['tokens_per_second']:,} characters/s"
-
-
-if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["part", part, work, share, most]:
-            run_part(part, Path(work), Share(**json.loads(share)), int(most))
-        case ["smoke", out, work]:
-            run_all(Path(out), Path(work), SMOKE, SMOKE_TEXTS, SMOKE_LIMIT)
-        case ["evaluate", part, folder, path, *few]:
-            most, only = int(few[0]) if few else TEXTS, few[1:]
-            about = dict(checkpoint.read_config(Path(folder))["about"])
-            evaluate(part, load(part, Path(folder)), about, partial(write_json, Path(path), about), most, only)
-        case ["words", part, folder, path, most, *only]:
-            compare_words(part, Restorer.from_pretrained(folder), Path(path), int(most), only)
-        case [out, work, *parts]:
-            run_all(Path(out), Path(work), {part: PARTS[part] for part in parts or PARTS})
+def _error_rates(row: Row) -> str:
+    measured = {name: value for name, value in row.items() if isinstance(value, dict)}
+    nested = {f"{how}, {name}": m for how, part in measured.items() for name, m in part.items() if isinstance(m, dict)}
+    rates = {name: m["cer"] for name, m in (measured | nested).items() if "cer" in m}
+    return ", ".join(f"{name} {rate:.1f} %" for name, rate in rates.items())

@@ -27,6 +27,8 @@ _WORD_AND_SPACE = re.compile(r"\S+\s*|\s+")
 
 
 class Filler(Protocol):
+    """A system that fills; with a ``longest`` text it has a ``tokenizer``, and an ``oracle`` is told what is hidden."""
+
     def fill(self, texts: Sequence[str], **options: Any) -> list[Fill]: ...
 
 
@@ -64,16 +66,16 @@ def fills_of(
     system: Filler, masked: Sequence[MaskedText], progress: Progress | None = None, **options: Any
 ) -> list[Fill]:
     """The system's fills; an oracle is told what is hidden."""
-    longest = getattr(system, "longest", None)
-    cut = [[m] if longest is None else in_pieces(m, system.tokenizer, longest) for m in masked]
-    pieces = [piece for each in cut for piece in each if piece.spans]
+    longest, tokenizer = getattr(system, "longest", None), getattr(system, "tokenizer", None)
+    cut = [[m] if longest is None or tokenizer is None else in_pieces(m, tokenizer, longest) for m in masked]
+    pieces = [piece for parts in cut for piece in parts if piece.spans]
     if getattr(system, "oracle", False):
         options["hidden"] = [piece.spans for piece in pieces]
     if progress is not None:
-        texts_a_piece = len(masked) / max(1, len(pieces))
-        options["progress"] = lambda done: progress(done * texts_a_piece)
+        texts_per_piece = len(masked) / max(1, len(pieces))
+        options["progress"] = lambda done: progress(done * texts_per_piece)
     filled = iter(system.fill([str(piece.template) for piece in pieces], **options))
-    return [_joined([next(filled) if piece.spans else Fill(piece.text, (), 0.0) for piece in each]) for each in cut]
+    return [_joined([next(filled) if piece.spans else Fill(piece.text, (), 0.0) for piece in parts]) for parts in cut]
 
 
 def _joined(fills: list[Fill]) -> Fill:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blanklm.errors import BlankLMError
+
 
 def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
     """Corpus BLEU on whitespace tokens, the paper's scale (sacrebleu, no tokenisation of its own).
@@ -16,13 +18,12 @@ def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """The least number of characters inserted, deleted or replaced that makes one of the other."""
-    row = list(range(len(second) + 1))
-    for i, a in enumerate(first, 1):
-        before, row[0] = row[0], i
-        for j, b in enumerate(second, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
-    return row[-1]
+    """The least number of characters to insert, delete or replace that turns one string into the other."""
+    try:
+        from rapidfuzz.distance import Levenshtein
+    except ImportError:
+        raise BlankLMError('restorations are scored with rapidfuzz: pip install "blanklm[eval]"') from None
+    return Levenshtein.distance(first, second)
 
 
 def character_error_rate(answers: Sequence[str], truths: Sequence[str]) -> float:

@@ -68,8 +68,9 @@ class TestSet:
         return cls(by_style[0] + by_style[1], targets, references)
 
     def among(self, places: Sequence[int]) -> TestSet:
-        chosen = [[each[i] for i in places] for each in (self.sources, self.targets, *self.references)]
-        return TestSet(chosen[0], chosen[1], chosen[2:])
+        """Return the test set of the sentences at these places alone."""
+        references = [[reference[i] for i in places] for reference in self.references]
+        return TestSet([self.sources[i] for i in places], [self.targets[i] for i in places], references)
 
 
 def published(corpus: str, test: TestSet) -> dict[str, dict[int, str]]:
@@ -128,19 +129,8 @@ def score_known(corpus: str, judge: Judge) -> dict[str, dict[str, float]]:
     return rows
 
 
-def frontier(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The rows that no other row beats in accuracy and BLEU alike, from the most accurate on."""
-    points = {name: (row["accuracy"], row["bleu"]) for name, row in rows.items() if "bleu" in row}
-
-    def beaten(name: str) -> bool:
-        own = points[name]
-        return any(a >= own[0] and b >= own[1] and (a, b) != own for a, b in points.values())
-
-    return sorted((name for name in points if not beaten(name)), key=lambda name: -points[name][0])
-
-
 def not_beaten(published: Mapping[str, Mapping[str, float]], ours: Iterable[Mapping[str, float]]) -> list[str]:
-    """The published rows that none of ours is ahead of in accuracy and BLEU alike."""
+    """The published rows that none of ours is ahead of in both accuracy and BLEU."""
     points = [(row["accuracy"], row["bleu"]) for row in ours]
     return [
         name for name, row in published.items() if not any(a > row["accuracy"] and b > row["bleu"] for a, b in points)

@@ -1,17 +1,17 @@
-"""What the recipes of character models that restore have in common: from a corpus to a model folder and its numbers."""
+"""The recipe of a character model that restores: from a corpus to a model folder and its numbers."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import slots_of_corpus
@@ -19,17 +19,20 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
 from blanklm.paper.baselines.pythia import Pythia, PythiaConfig
-from blanklm.paper.bundled.stages import Stage, encode_characters, train_in_stages
-from blanklm.paper.tables.report import report
+from blanklm.paper.bundled.characters import encode_characters
+from blanklm.paper.bundled.staged_run import Stage, train_in_stages
+from blanklm.paper.provenance import report, write_result
 from blanklm.paper.tasks.restoration import calibrate
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
-from blanklm.training.run import WORKERS, TrainingConfig
+from blanklm.training.run import TrainingConfig
 
 PYTHIA_WORDS = 32_768
 PYTHIA_TOKENS = 65_536
-CALIBRATED = 400  # validation texts that the temperature is found on
+CALIBRATION_TEXTS = 400  # validation texts that the temperature is found on
+
+Kind = Literal["mixed", "lblm", "pythia", "pythia-word"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Corpus:
     texts: Sequence[str]
     stages: Sequence[Stage]
     validation: Sequence[str]
-    attested: Lexicon  # words of the documents
+    lexicon: Lexicon  # of the documents
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,10 @@ class Recipe:
     words: int
     training: TrainingConfig
     about: dict[str, Any] = field(default_factory=dict)
-    kind: str = "mixed"  # mixed, lblm, pythia, pythia-word
+    kind: Kind = "mixed"
 
-    def build(self, tokenizer: Tokenizer) -> nn.Module:
+    def build(self, tokenizer: Tokenizer) -> MixedLBLM | LBLM | Pythia:
+        model: MixedLBLM | LBLM | Pythia
         match self.kind:
             case "mixed":
                 model = MixedLBLM(MixedConfig(len(tokenizer), self.encoder, words=self.words))
@@ -75,14 +79,10 @@ class Recipe:
         out: Path,
         corpus: Corpus,
         seconds: float,
-        workers: int = WORKERS,
-        compiles: bool | None = None,
-        calibrated: int = CALIBRATED,
+        calibration_texts: int = CALIBRATION_TEXTS,
+        say: Callable[[str], None] = print,
     ) -> dict[str, Any]:
-        """Train for so many seconds, calibrate, and write OUT/run, OUT/model, OUT/half and OUT/result.json.
-
-        ``workers``, ``compiles`` (None: if the time is worth it), and ``calibrated``, how many texts to calibrate on.
-        """
+        """Train for so many seconds, calibrate, and write OUT/run, OUT/model, OUT/half and OUT/result.json."""
         tokenizer = Tokenizer.train("character", corpus.texts)
         torch.manual_seed(self.training.seed)
         model = self.build(tokenizer)
@@ -90,28 +90,35 @@ class Recipe:
         training = replace(self.schedule, seconds=seconds)
         started = time.perf_counter()
         progress = train_in_stages(
-            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about, workers, compiles
+            model, tokenizer, texts, corpus.stages, validation, training, out / "run", self.about, say
         )
-        seconds = time.perf_counter() - started
+        took = time.perf_counter() - started
         best = checkpoint.load(out / "run")
         checkpoint.save(out / "half", best.model, best.tokenizer, self.about, dtype=torch.float16)  # come what may
         about, costs = self.about, {}
         if self.kind == "mixed":
             for folder in (out / "half", out / "model"):
                 folder.mkdir(exist_ok=True)
-                corpus.attested.save(folder)
+                corpus.lexicon.save(folder)
         if not self.kind.startswith("pythia"):
-            some = Random(self.training.seed).sample(corpus.validation, min(calibrated, len(corpus.validation)))
-            costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(some, None, self.training.seed))
+            chosen = Random(self.training.seed).sample(
+                corpus.validation, min(calibration_texts, len(corpus.validation))
+            )
+            costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(chosen, None, self.training.seed))
             about = about | {"temperature": min(costs, key=costs.__getitem__)}
         checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.int8)
         checkpoint.save(out / "half", best.model, best.tokenizer, about, dtype=torch.float16)
         settings = replace(training, steps=progress.step)
-        result = report(self.name, model, settings, progress, seconds) | {"kind": self.kind, "calibration": costs}
-        result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": folder_size(out / "model")}
-        (out / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        return result
+        result = report(self.name, model, settings, progress, took) | {"kind": self.kind, "calibration": costs}
+        size = sum(path.stat().st_size for path in (out / "model").iterdir())
+        result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": size}
+        return write_result(out / "result.json", result)
 
 
-def folder_size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
+def main(recipe: Recipe, corpus: Callable[[], Corpus], seconds: float) -> None:
+    """Make a bundled model from the command line."""
+    parser = argparse.ArgumentParser(description=f"Train the bundled model {recipe.name}.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of training (default: %(default)g)")
+    options = parser.parse_args()
+    print(json.dumps(recipe.make(options.out, corpus(), options.seconds), indent=2))
