@@ -6,9 +6,11 @@ words, and heads that read the neighbours of a blank. Both are given to it at th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from blanklm.models.encoder import EncoderLayer, frequencies
 
@@ -17,13 +19,13 @@ SLOWEST_ANGLE = 0.1  # radians per position: slower angles hardly tell neighbour
 
 
 @torch.no_grad()
-def init_bias_from_frequencies(model: nn.Module, tokens: np.ndarray) -> None:
+def init_bias_from_frequencies(model: Any, tokens: np.ndarray) -> None:
     """Set output biases to the log frequencies of words in ``tokens``; a word that is not there counts half.
 
     A bias moves by at most the learning rate per step and has some ten nats to go. Until then frequencies are encoded
     in the vectors, which makes those of rare words similar and exposes them to dropout.
     """
-    bias = model.get_parameter("word_bias")  # [V]
+    bias: Tensor = model.word_bias  # [V]
     counts = np.bincount(tokens, minlength=len(bias)).astype(float)
     counts[counts == 0] = min(0.5, counts.mean()) or 1.0  # few tokens say little of what is rare
     bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))

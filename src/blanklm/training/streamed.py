@@ -104,7 +104,7 @@ class StreamedTexts:
     def _blocks(
         self, budget: int, seed: int, place: Place, rank: int, processes: int
     ) -> Iterator[tuple[Place, TokenisedTexts, Place]]:
-        """Read at least ``budget`` tokens of texts, or the rest of an epoch, with the places where they start and end."""
+        """Read at least ``budget`` tokens, or the rest of an epoch, with the places where they start and end."""
         begin, shard, text = Place(place.epoch, place.shard, place.text), place.shard, place.text
         while True:
             epoch, found_any = begin.epoch, False
