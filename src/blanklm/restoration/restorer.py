@@ -21,7 +21,7 @@ import torch
 from blanklm import pretrained
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.fixed_length import Filled, fill_greedily, log_probs_of, search_beams
+from blanklm.decoding.fixed_length import FilledText, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.training import checkpoint
@@ -447,10 +447,10 @@ class Restorer:
                         if window <= at + k < window + len(filled.ids):
                             span[k] = filled.ids[at + k - window]
 
-    def _search(self, texts: Sequence[Sequence[int]], beam: int) -> list[list[Filled]]:
-        return search_beams(self.model, texts, beam, within=WITHIN, temperature=self.temperature, near=NEAR)
+    def _search(self, texts: Sequence[Sequence[int]], beam: int) -> list[list[FilledText]]:
+        return search_beams(self.model, texts, beam, within=WITHIN, temperature=self.temperature, window=NEAR)
 
-    def _guess(self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]]) -> list[Filled]:
+    def _guess(self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[int]]) -> list[FilledText]:
         return fill_greedily(self.model, texts, gaps, self.temperature)
 
     def _window(self, laid: tuple[list[int], list[int]], number: int) -> tuple[list[int], int]:
