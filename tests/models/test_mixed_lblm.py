@@ -8,6 +8,7 @@ import torch
 
 from blanklm.core.conceal import conceal
 from blanklm.core.special import BLANK, PAD
+from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.fixed_length import search_beams
@@ -15,7 +16,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.gaps import draw_gaps, draw_unknown_lengths
 from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM
 from blanklm.models.words import hashed_words
-from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.restoration.restorer import Restorer
 from tests.support.lblm import TEXT, A, B, C, make
 
 
@@ -168,7 +169,7 @@ def test_the_length_of_a_gap_is_learnt():
         optimizer.step()
     restorer = Restorer(model, tokenizer)
     gaps = [(start, start + k) for start in range(1, 11) for k in range(1, 12 - start)]
-    filled = restorer.fill([[letters[:start], Gap(), letters[end:]] for start, end in gaps])
+    filled = restorer.fill([[letters[:start], Blank(), letters[end:]] for start, end in gaps])
     right = sum(len(span) == end - start for (span,), (start, end) in zip(filled, gaps, strict=True))
     assert right > 0.5 * len(gaps)  # one in six by chance
 

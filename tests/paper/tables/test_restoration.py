@@ -7,14 +7,15 @@ from functools import partial
 
 import pytest
 
+from blanklm.core.template import Blank
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled import greek, latin, restorers
 from blanklm.paper.bundled.stages import encode_characters, pieces_of, snippets
 from blanklm.paper.tables import restoration
-from blanklm.restoration.lexicon import FILE, Lexicon
-from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.restoration.lexicon import LEXICON, Lexicon
+from blanklm.restoration.restorer import Restorer
 from tests.support.models import make_restorer
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -64,11 +65,11 @@ def test_restoration(damaged, tmp_path, part):
     with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
         assert f"{part}/result.json" in archive.getnames()
     assert f"{part}: " in restoration.summary(tmp_path / "work")
-    assert (tmp_path / "work" / part / "model" / FILE).exists() == (restoration.recipe_of(part).kind == "mixed")
+    assert (tmp_path / "work" / part / "model" / LEXICON).exists() == (restoration.recipe_of(part).kind == "mixed")
     if part in ("greek", "latin"):
         assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
         assert (
-            len(Restorer.from_pretrained(tmp_path / "work" / part / "model", device="cpu").fill([["α", Gap(2, 2)]]))
+            len(Restorer.from_pretrained(tmp_path / "work" / part / "model", device="cpu").fill([["α", Blank(2, 2)]]))
             == 1
         )
 
@@ -99,7 +100,7 @@ def test_a_part_that_fails_is_told_and_its_log_kept(damaged, tmp_path, capsys):
 
 def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
     restorer, path = make_restorer(), tmp_path / "words.json"
-    restorer.attested = Lexicon.of(GREEK, 1, 1)
+    restorer.lexicon = Lexicon.of(GREEK, 1, 1)
     restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
     found = json.loads(path.read_text())
     assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())

@@ -37,6 +37,7 @@ from typing import Any
 
 import torch
 
+from blanklm.core.template import Blank
 from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
@@ -45,7 +46,9 @@ from blanklm.paper.bundled import greek, latin
 from blanklm.paper.bundled.restorers import CALIBRATED, Corpus, Recipe
 from blanklm.paper.tables.report import write_json
 from blanklm.paper.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
-from blanklm.restoration.restorer import Candidate, Gap, Restorer, fold
+from blanklm.restoration.normalise import fold
+from blanklm.restoration.restorer import Restorer
+from blanklm.restoration.results import Candidate
 from blanklm.training import checkpoint
 
 
@@ -168,7 +171,7 @@ def excerpts(system: System, split: str, most: int | None = None) -> dict[str, f
     """Published items: a gap of known length in an excerpt. Accents are stripped from the solutions too."""
     rows = [line.split("\t") for line in read_corpus("greek_documentary", split)][1:]
     rows = Random(SEED).sample(rows, min(most or len(rows), len(rows)))
-    documents = [[left, Gap(len(target), len(target)), right] for _, left, target, right, *_ in rows]
+    documents = [[left, Blank.exactly(len(target)), right] for _, left, target, right, *_ in rows]
     ranked = [gaps[0] for gaps in system.rank(documents)]
     truths = [fold(row[2]) for row in rows]
     measured = score_ranked(ranked, truths)
