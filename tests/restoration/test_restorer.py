@@ -1,7 +1,6 @@
-"""Documents with gaps in, ranked restorations out: lengths, probabilities, posteriors, abstention, normalisation."""
+"""Texts with gaps in, ranked restorations out: lengths, probabilities, posteriors, abstention."""
 
 import math
-import unicodedata
 
 import pytest
 import torch
@@ -11,11 +10,8 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.restoration.draft import Draft
-from blanklm.restoration.normalise import fold, normalise, normalise_with_positions
 from blanklm.restoration.options import RestoreOptions
-from blanklm.restoration.ranking import reranked, without_redundant_spaces
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
 
@@ -55,30 +51,6 @@ def test_all_restorations_of_a_gap_of_approximate_length_sum_to_one():
     assert math.isclose(sum(c.probability for c in gap.candidates), 1.0, abs_tol=1e-3)
     by_length = {k: sum(c.probability for c in gap.candidates if len(c.text) == k) for k in (1, 2, 3)}
     assert all(math.isclose(by_length[k], gap.lengths[k], abs_tol=1e-3) for k in by_length)
-
-
-def test_spaces_beside_spaces_and_at_the_ends_of_a_text_are_redundant():
-    candidates = [Candidate(text, math.log(p)) for text, p in (("est", 0.3), ("est ", 0.2), (" est", 0.1), (" ", 0.05))]
-
-    def found(before, behind, least=1):
-        kept = without_redundant_spaces(candidates, before, behind, least)
-        return {c.text: round(c.probability, 6) for c in kept}
-
-    assert found("hic situs ", "") == {"est": 0.6, " ": 0.05}
-    assert found("hic situs ", "t t l") == {"est": 0.4, "est ": 0.2, " ": 0.05}
-    assert found("hic situs ", "", least=4) == {"est": 0.3, "est ": 0.2, " est": 0.1, " ": 0.05}
-
-
-def test_reranking_keeps_the_total_probability():
-    candidates = [Candidate("ab", math.log(0.3)), Candidate("c", math.log(0.2)), Candidate("de", math.log(0.1))]
-    lengths = {2: 0.6, 1: 0.25, 3: 0.15}
-    found, posterior = reranked(candidates, [-2.0, 0.0, -2.0], lengths)
-    assert [c.text for c in found] == ["c", "ab", "de"]
-    assert math.isclose(sum(c.probability for c in found), 0.6)
-    assert math.isclose(found[0].probability / found[1].probability, 0.2 / 0.3 * math.exp(2))
-    assert list(posterior) == [1, 2, 3] and math.isclose(sum(posterior.values()), 1.0)
-    same, unchanged = reranked(candidates, [-5.0] * 3, lengths)
-    assert [c.text for c in same] == ["ab", "c", "de"] and math.isclose(unchanged[2], 0.6)
 
 
 def test_the_best_does_not_depend_on_how_many_are_asked_for(restorer):
@@ -161,27 +133,6 @@ def test_progress_counts_gaps(restorer):
     done = []
     restorer.restore(DOCUMENT, RestoreOptions(top=1), progress=done.append)
     assert done == [1, 1, 1]
-
-
-# --- Normalisation ----------------------------------------------------------------------------------------------------
-
-
-def test_accents_case_and_final_sigma_are_folded_and_places_are_kept():
-    text = "Ἀγαθῆι τύχηι·  ὁ δῆμος,\nΑΘΗΝΑΙΩΝ"
-    normalised, positions = normalise_with_positions(text)
-    assert normalised == "αγαθηι τυχηι ο δημοσ αθηναιων"
-    assert len(positions) == len(normalised) and positions == sorted(positions)
-    for character, index in zip(normalised, positions, strict=True):
-        assert character == " " or fold(text[index]) == character
-    decomposed = unicodedata.normalize("NFD", text)
-    assert normalise(decomposed) == normalised
-    assert normalise("DIS Manibus, Jūlia — [x]") == "dis manibus iulia - x"
-    assert normalise("ϲεβαϲτόϲ ϝ Ϙ") == "σεβαστοσ ϛ ϟ"
-    assert normalise("α 15 β") == "α β"
-
-
-def test_folding_keeps_every_character():
-    assert fold("Ὑπὲρ τῆς") == "υπερ τησ" and fold("ᾳ,0") == "α,0"
 
 
 def test_letters_of_another_script_are_named_with_their_place(restorer):

@@ -93,7 +93,7 @@ def centred(total: int, start: int, length: int, longest: int) -> tuple[int, int
 
 
 def block_numbers(total: int, gaps: Iterable[tuple[int, int]]) -> list[int]:
-    """Number the blocks of the gaps, (start, length) each, and return the number at each position; 0 outside gaps."""
+    """Return the number of the block at each position, counted over all gaps (start, length); 0 outside gaps."""
     blocks, number = [0] * total, 0
     for start, length in gaps:
         for k in range(length):

@@ -121,18 +121,18 @@ class Formulae(Parallels):
         return cls({words: (int(texts), tuple(names.split("|"))) for words, texts, names in split})
 
     def _closest(self, before: list[str], words: list[str], behind: list[str], most: int) -> list[Parallel]:
-        found: list[Parallel] = []
+        parallels: list[Parallel] = []
         for more in range(LONGEST_FORMULA - len(words), -1, -1):
             for left in range(min(more, len(before)), -1, -1):
                 if more - left > len(behind):
                     continue
                 run = " ".join([*before[len(before) - left :], *words, *behind[: more - left]])
                 texts, names = self.formulae.get(run, (0, ()))
-                if texts and not any(run in longer.words for longer in found):
-                    found.append(Parallel(run, texts, names))
-            if len(found) >= most:
+                if texts and not any(run in longer.words for longer in parallels):
+                    parallels.append(Parallel(run, texts, names))
+            if len(parallels) >= most:
                 break
-        return found[:most]
+        return parallels[:most]
 
 
 def records(language: str) -> Iterator[tuple[str, str]]:

@@ -141,12 +141,12 @@ class PassageRestorer:
         candidates = tuple(
             Candidate(as_written(c.text, before[-1:], behind[:1], self.letters), c.log_prob) for c in gap.candidates
         )
-        found: list[Parallel] = []
+        evidence: list[Parallel] = []
         if parallels and not gap.abstained:
             from blanklm.restoration.parallels import Parallels
 
             left, right = self._around(lacuna, best)
-            found = Parallels.of(self.language).find(left, gap.best, right, parallels)
+            evidence = Parallels.of(self.language).find(left, gap.best, right, parallels)
         return RestoredLacuna(
             lacuna=lacuna,
             candidates=candidates,
@@ -156,7 +156,7 @@ class PassageRestorer:
             before=before[-SHOWN_CONTEXT:],
             behind=behind[:SHOWN_CONTEXT],
             reason=gap.reason if gap.abstained else None,
-            parallels=tuple(found),
+            parallels=tuple(evidence),
         )
 
     def _as_written(self, hypothesis: Hypothesis, restored: list[RestoredLacuna]) -> Hypothesis:

@@ -163,22 +163,22 @@ class Restorer:
         """Search, rerank and cut the candidates of gaps, all in one batch."""
         windows = [self._windows(gap) for gap in gaps]
         fills = iter(self._fills([window for of_gap in windows for window in of_gap], max(top, MIN_RERANKED)))
-        candidates = []
+        pools = []  # candidates of each gap
         for gap, of_gap in zip(gaps, windows, strict=True):
-            found = [
+            pool = [
                 Candidate(self._text(window.gap_of(fill.ids)), fill.log_prob + window.log_p_length)
                 for window in of_gap
                 for fill in next(fills)
             ]
             if gap.posterior is not None:
                 before, behind = (self._text(piece) for piece in gap.draft.pieces[gap.number : gap.number + 2])
-                found = without_redundant_spaces(found, before, behind, gap.draft.gaps[gap.number].min)
-            candidates.append(sorted(found, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
-        scores = self._rerank_scores(gaps, windows, candidates)
+                pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
+            pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
+        scores = self._rerank_scores(gaps, windows, pools)
         restored = []
-        for gap, of_gap, found, gains in zip(gaps, windows, candidates, scores, strict=True):
+        for gap, of_gap, pool, gains in zip(gaps, windows, pools, scores, strict=True):
             lengths = {of_gap[0].length: 1.0} if gap.posterior is None else length_distribution(gap.posterior)
-            ranked, lengths = reranked(found, gains, lengths)
+            ranked, lengths = reranked(pool, gains, lengths)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
             places = places_of(ranked)
@@ -202,7 +202,7 @@ class Restorer:
         """Search the short gaps; a long one has its greedy guess only."""
         short = [i for i, window in enumerate(windows) if window.length <= LONGEST_SEARCHED_GAP]
         long = [i for i, window in enumerate(windows) if window.length > LONGEST_SEARCHED_GAP]
-        found = search_beams(
+        beams = search_beams(
             self.model,
             [windows[i].ids for i in short],
             beam,
@@ -212,28 +212,28 @@ class Restorer:
         )
         blocks = [block_numbers(len(windows[i].ids), [(windows[i].start, windows[i].length)]) for i in long]
         guesses = self._guess([windows[i].ids for i in long], blocks)
-        fills = dict(zip(short, found, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
+        fills = dict(zip(short, beams, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
         return [fills[i] for i in range(len(windows))]
 
     def _rerank_scores(
-        self, gaps: Sequence[OpenGap], windows: Sequence[Sequence[Window]], candidates: Sequence[Sequence[Candidate]]
+        self, gaps: Sequence[OpenGap], windows: Sequence[Sequence[Window]], pools: Sequence[Sequence[Candidate]]
     ) -> list[list[float]]:
         """Return the score of each candidate by the lexicon and, where the length is unknown, by the fit, in nats."""
         filled = [
             (*gap.filled_with(self.tokenizer.encode(candidate.text)), len(candidate.text))
-            for gap, found in zip(gaps, candidates, strict=True)
-            for candidate in found
+            for gap, pool in zip(gaps, pools, strict=True)
+            for candidate in pool
             if gap.posterior is not None
         ]
         fits = iter(self._fit(filled))
         scores = []
-        for gap, of_gap, found in zip(gaps, windows, candidates, strict=True):
+        for gap, of_gap, pool in zip(gaps, windows, pools, strict=True):
             window = of_gap[0]  # with other lengths, the text near the gap is the same
             before, behind = window.ids[: window.start], window.ids[window.start + window.length :]
-            gains = [0.0] * len(found)
+            gains = [0.0] * len(pool)
             if self.lexicon is not None:
                 left, right = self._text(before), self._text(behind)
-                gains = [self.lexicon.score(left, candidate.text, right) for candidate in found]
+                gains = [self.lexicon.score(left, candidate.text, right) for candidate in pool]
             if gap.posterior is not None:
                 gains = [gain + FIT_WEIGHT * next(fits) for gain in gains]
             scores.append(gains)

@@ -276,7 +276,7 @@ PARAMETER = '<!DOCTYPE l [<!ENTITY % p SYSTEM "http://127.0.0.1/x.dtd"> %p;]>\n<
             '<!DOCTYPE TEI SYSTEM "http://127.0.0.1/x.dtd"><TEI><text><body>\n<p>&mdash;</p></body></text></TEI>',
             "line 2, column 4: the entity &mdash; is not declared",
         ),
-        ("<a>" * 300 + "</a>" * 300, "line 1, column 766: more than 256 elements stand within each other"),
+        ("<a>" * 300 + "</a>" * 300, "line 1, column 766: more than 256 elements are nested"),
         ("<TEI><teiHeader>α</teiHeader></TEI>", "line 1, column 1: there is no text"),
         ("<ab>\ud800</ab>", "line 1, column 5: this is not a character"),
         ("<ab/></piece><piece>", "line 1, column 14: not well-formed XML: junk after document element"),

@@ -1,8 +1,8 @@
 """EpiDoc XML: ``<gap>`` in, ``<supplied>`` out, every other byte of the file as it was.
 
 The file is read by expat (standard library) because it says at which byte each tag begins: a restoration replaces the
-characters of one ``<gap>`` in the source, and nothing is written again by a serialiser. Nothing outside the file is
-ever read: no DTD, no external entity; a file that declares entities of its own is refused, and so cannot blow up.
+characters of one ``<gap>`` in the source, and no serialiser rewrites the rest. Nothing outside the file is ever
+read: no DTD, no external entity; a file that declares entities is refused, so they cannot expand without limit.
 
 What a model reads is the edited text: corrections, regularised spellings and expanded abbreviations, the lemma of an
 apparatus entry, what an editor or a scribe supplied; not what stands in notes, in another reading, or is marked as
@@ -148,11 +148,11 @@ class _EpiDocParser:
             raise refusal(self.source, self._offset(parser.ErrorByteIndex), f"not well-formed XML: {message}") from None
         self._end_passage(False)
         any_edition = any(is_edition for is_edition, _ in self._read)
-        found = [reader.passage() for is_edition, reader in self._read if is_edition or not any_edition]
-        found = [passage for passage in found if passage.parts]
-        if not found:
+        passages = [reader.passage() for is_edition, reader in self._read if is_edition or not any_edition]
+        passages = [passage for passage in passages if passage.parts]
+        if not passages:
             raise refusal(self.source, 0, 'there is no text: neither in a <div type="edition"> nor elsewhere')
-        return found
+        return passages
 
     def _offset(self, byte: int) -> int:
         """Convert an offset in the data to one in the source; called in rising order, so that each is counted once."""
@@ -170,7 +170,7 @@ class _EpiDocParser:
         namespace, _, name = qualified.rpartition(" ")
         name = name if namespace in ("", TEI) else ""
         if len(self._stack) >= DEEPEST:
-            raise refusal(self.source, offset, f"more than {DEEPEST} elements stand within each other")
+            raise refusal(self.source, offset, f"more than {DEEPEST} elements are nested")
         element = self._within(name, attributes)
         if name == "div":
             self._end_passage(bool(self._stack) and self._stack[-1].is_edition)
@@ -287,7 +287,7 @@ class _EpiDocParser:
     # --- Entities -----------------------------------------------------------------------------------------------
 
     def _entity_declared(self, name: str, *declaration: object) -> NoReturn:
-        message = f"the document declares the entity {name}: files with entities of their own are not read"
+        message = f"the document declares the entity {name}: files that declare entities are not read"
         raise refusal(self.source, max(0, self.source.rfind("<!ENTITY", 0, self._here())), message)
 
     def _entity_skipped(self, name: str, is_parameter: bool) -> None:

@@ -130,44 +130,44 @@ class _LeidenParser:
     def _step(self, offset: int) -> int:
         """Read what is at ``offset``, and return where it ends."""
         source, inside = self.source, self._open[-1][0] if self._open else ""
-        if found := _LINE_NUMBER.match(source, offset):
-            return found.end()
-        if self._reader.in_word and (found := _HYPHEN.match(source, offset)):
+        if match := _LINE_NUMBER.match(source, offset):
+            return match.end()
+        if self._reader.in_word and (match := _HYPHEN.match(source, offset)):
             self._reader.join()
-            return found.end()
-        if (found := _VACAT.match(source, offset)) or (
-            self._is_greek and (found := _VACAT_AMONG_GREEK.match(source, offset))
+            return match.end()
+        if (match := _VACAT.match(source, offset)) or (
+            self._is_greek and (match := _VACAT_AMONG_GREEK.match(source, offset))
         ):
             self._reader.space(offset)
-            return found.end()
+            return match.end()
         if inside == "[" and (end := self._loss(offset)):
             return end
-        if found := _REMARK.match(source, offset):
-            return found.end()
+        if match := _REMARK.match(source, offset):
+            return match.end()
         if inside in _ANGLES and source[offset] == "=":  # after it comes what the stone has
             close = source.find(_OPEN[inside], offset)
             return close if close >= 0 else len(source)
         if end := self._bracket(offset):
             return end
-        if inside != "[" and (found := _TRACES.match(source, offset)):
-            count = _dots(found[0]) + found[0].count("+")
-            self._lacuna(TracesLacuna, count, count, offset, found.end())
-            return found.end()
-        if found := _LINES_LOST.match(source, offset):
+        if inside != "[" and (match := _TRACES.match(source, offset)):
+            count = _dots(match[0]) + match[0].count("+")
+            self._lacuna(TracesLacuna, count, count, offset, match.end())
+            return match.end()
+        if match := _LINES_LOST.match(source, offset):
             self._reader.space(offset)
-            return found.end()
-        if found := _LINE_END.match(source, offset):
-            return found.end()
-        if inside == "[" and (found := _NUMBER.match(source, offset)):
-            raise self._bare_number(found[0], offset)
+            return match.end()
+        if match := _LINE_END.match(source, offset):
+            return match.end()
+        if inside == "[" and (match := _NUMBER.match(source, offset)):
+            raise self._bare_number(match[0], offset)
         self._reader.letters(source[offset], offset)
         return offset + 1
 
     def _bracket(self, offset: int) -> int | None:
-        found = _PAIR.match(self.source, offset)
-        if not found:
+        match = _PAIR.match(self.source, offset)
+        if not match:
             return None
-        mark, inside = found[0], self._open[-1][0] if self._open else ""
+        mark, inside = match[0], self._open[-1][0] if self._open else ""
         if mark == "]]" and inside == "[":  # the first of three
             mark = "]"
         if mark == "{":
@@ -210,14 +210,14 @@ class _LeidenParser:
         kinds: list[str] = []
         numbers: list[int] = []
         dots, end = 0, offset
-        while found := _LOSS.match(self.source, end):
-            kind = found.lastgroup or ""  # one group always matches
-            if not kinds and (found.start(kind) > offset or kind in ("number", "unknown", "unit")):
+        while match := _LOSS.match(self.source, end):
+            kind = match.lastgroup or ""  # one group always matches
+            if not kinds and (match.start(kind) > offset or kind in ("number", "unknown", "unit")):
                 return None
             kinds.append(kind)
-            numbers += [int(found["number"][:9])] if found["number"] else []
-            dots += _dots(found["dot"] or "")
-            end = found.end()
+            numbers += [int(match["number"][:9])] if match["number"] else []
+            dots += _dots(match["dot"] or "")
+            end = match.end()
         if not kinds:
             return None
         if "unknown" in kinds and dots <= 1:  # as in [.?]; [...?] is three letters, perhaps
