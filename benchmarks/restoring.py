@@ -18,7 +18,8 @@ from blanklm.data import MaskedText, read_corpus, slots_of_corpus
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
-from blanklm.restoration.restorer import Candidate, Restorer
+from blanklm.restoration.restorer import Restorer
+from blanklm.restoration.results import Candidate
 
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 SHORTEST, LONGEST = 300, 1000  # characters of a text
@@ -26,7 +27,7 @@ SHORTEST, LONGEST = 300, 1000  # characters of a text
 
 def ranked(near: int | None, masked: dict[str, list[MaskedText]]) -> tuple[list[list[Candidate]], float]:
     """The candidates of every slot, and how many seconds one took."""
-    restoring.NEAR = near
+    restoring.SEARCH_WINDOW = near
     found, started = [], time.perf_counter()
     for name, texts in masked.items():
         restorer = Restorer.from_pretrained(name, device="cpu")
@@ -43,7 +44,7 @@ def main() -> None:
     for name, corpus in CORPORA.items():
         long = [text for text in read_corpus(corpus, "valid") if SHORTEST <= len(text) <= LONGEST]
         masked[name] = slots_of_corpus(long[: options.texts // 2], None, seed=0)
-    usual, whole, read = restoring.NEAR, None, {}
+    usual, whole, read = restoring.SEARCH_WINDOW, None, {}
     for near in (None, usual // 2, usual, 2 * usual):
         found, seconds = ranked(near, masked)
         whole = whole or found

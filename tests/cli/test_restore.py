@@ -54,7 +54,7 @@ def test_a_file_comes_back_with_its_gaps_restored(restore, tmp_path):
     assert "\n".join(again).encode() == after.rstrip(b"\n")
 
 
-def test_the_details_say_what_speaks_for_each_restoration(restore):
+def test_the_details_show_candidates_and_lengths(restore):
     code, lines, _ = restore(LEIDEN, "--details")
     text = "\n".join(lines)
     assert code == 0 and "Gap 1, line 1, column 22: 4 characters" in text
@@ -70,7 +70,8 @@ def test_a_gap_that_is_left_as_it_is_is_told(blanklm, greek):
 
 
 def test_uncertain_characters_can_stay_lost(restore):
-    _, (line,), _ = restore("α[...] β", "--sure", 1, "--json")
+    _, (line,), _ = restore("α[...] β", "--min-confidence", 1, "--json")
+    assert restore("α[...] β", "--sure", 1, "--json")[1] == [line]  # its old name
     record = json.loads(line)
     (gap,) = record["gaps"]
     kept = "".join(c if p >= 1 else "." for c, p in zip(spans(record)[0], gap["confidence"], strict=True))

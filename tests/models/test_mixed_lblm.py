@@ -1,4 +1,4 @@
-"""The mixed L-BLM: gaps drawn to train on, what is told of lengths, the length posterior, words on the canvas."""
+"""The mixed L-BLM: gaps targets to train on, what is told of lengths, the length posterior, words on the canvas."""
 
 import itertools
 import math
@@ -8,13 +8,15 @@ import torch
 
 from blanklm.core.conceal import conceal
 from blanklm.core.special import BLANK, PAD
+from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.fixed_length import search_beams
 from blanklm.models.encoder import EncoderConfig
-from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, draw_gaps, draw_untold
+from blanklm.models.gaps import draw_gaps, draw_unknown_lengths
+from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM
 from blanklm.models.words import hashed_words
-from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.restoration.restorer import Restorer
 from tests.support.lblm import TEXT, A, B, C, make
 
 
@@ -39,12 +41,12 @@ def test_gaps_cover_what_they_should():
 
 def test_gaps_that_do_not_tell_their_length_are_whole_and_as_long_as_the_others():
     _, _, seeds, gap = drawn_gaps()
-    untold, least, most = draw_untold(gap, seeds, longest=1000)
-    assert untold.any() and not (untold & ~gap).any()
+    unknown, least, most = draw_unknown_lengths(gap, seeds, longest=1000)
+    assert unknown.any() and not (unknown & ~gap).any()
     runs = conceal(torch.zeros_like(gap).long(), torch.full((len(gap),), gap.shape[1]), ~gap)
     start = gap & (runs.left == 0)
-    k = (runs.right + 1)[start & untold]
-    low, high = least[start & untold], most[start & untold]
+    k = (runs.right + 1)[start & unknown]
+    low, high = least[start & unknown], most[start & unknown]
     ranged = high > 0
     assert 0.4 < ranged.float().mean() < 0.6
     assert ((low <= k) & (k <= high))[ranged].all() and (low >= 1)[ranged].all() and (low[~ranged] == 0).all()
@@ -52,7 +54,7 @@ def test_gaps_that_do_not_tell_their_length_are_whole_and_as_long_as_the_others(
         position = 0
         for is_gap, run in itertools.groupby(gap[text].tolist()):
             length = len(list(run))
-            assert not is_gap or len(set(untold[text, position : position + length].tolist())) == 1
+            assert not is_gap or len(set(unknown[text, position : position + length].tolist())) == 1
             position += length
     # Their lengths are distributed as those of all gaps: within five standard deviations.
     every = (runs.right + 1)[start]
@@ -64,27 +66,29 @@ def test_gaps_that_do_not_tell_their_length_are_whole_and_as_long_as_the_others(
 def test_gaps_of_untold_length_are_not_begun():
     model = make("mixed")
     batch = Batch(*pad([TEXT * 10] * 200), torch.rand(200, dtype=torch.double), torch.arange(200))
-    drawn = model.prepare(batch)
-    layout = drawn.layout
-    untold, _, _ = draw_untold(draw_gaps(batch.lengths, 40, batch.seeds, model.writable[batch.tokens]), batch.seeds, 20)
-    at = layout.text[drawn.gaps], layout.position[drawn.gaps]
-    assert untold[at].all() and int(untold.sum()) == int(drawn.ks.sum())
+    targets = model.prepare(batch)
+    layout = targets.layout
+    unknown, _, _ = draw_unknown_lengths(
+        draw_gaps(batch.lengths, 40, batch.seeds, model.writable[batch.tokens]), batch.seeds, 20
+    )
+    at = layout.text[targets.gaps], layout.position[targets.gaps]
+    assert unknown[at].all() and int(unknown.sum()) == int(targets.ks.sum())
 
 
 def test_the_canvas_has_a_symbol_a_place_and_one_for_a_gap_of_untold_length():
     model = make("mixed")
     tokens, lengths = pad([[A, B, B, A, A, B, A, B]])
     hidden = torch.tensor([[0, 1, 1, 0, 1, 1, 1, 0]]).bool()
-    untold = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 0]]).bool()
+    unknown = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 0]]).bool()
     none = torch.zeros_like(tokens)
-    layout = model.lay_out(tokens, lengths, hidden, untold, none, none, on_gpu=False)
+    layout = model.lay_out(tokens, lengths, hidden, unknown, none, none, on_gpu=False)
     assert layout.canvas.tolist() == [A, BLANK, BLANK, A, BLANK, B]
     assert layout.kind.tolist() == [PLACE, PLACE, UNKNOWN] and layout.hides.tolist() == [2, 2, 3]
     assert layout.first.tolist() == [0, 1, 0] and layout.second.tolist() == [1, 0, 0]
     assert layout.position.tolist() == [1, 2, 4]
     least, most = none.clone(), none.clone()
     least[0, 4], most[0, 4] = 2, 5
-    layout = model.lay_out(tokens, lengths, hidden, untold, least, most, on_gpu=False)
+    layout = model.lay_out(tokens, lengths, hidden, unknown, least, most, on_gpu=False)
     assert layout.kind.tolist() == [PLACE, PLACE, RANGE]
     assert layout.first.tolist() == [0, 1, 2] and layout.second.tolist() == [1, 0, 5]
 
@@ -92,19 +96,19 @@ def test_the_canvas_has_a_symbol_a_place_and_one_for_a_gap_of_untold_length():
 def test_a_gap_that_touches_a_place_stays_apart_from_it():
     model = make("mixed")
     tokens, lengths = pad([[A, B, B, A]])
-    hidden, untold = torch.tensor([[0, 1, 1, 0]]).bool(), torch.tensor([[0, 0, 1, 0]]).bool()
+    hidden, unknown = torch.tensor([[0, 1, 1, 0]]).bool(), torch.tensor([[0, 0, 1, 0]]).bool()
     none = torch.zeros_like(tokens)
-    layout = model.lay_out(tokens, lengths, hidden, untold, none, none, on_gpu=False)
+    layout = model.lay_out(tokens, lengths, hidden, unknown, none, none, on_gpu=False)
     assert layout.kind.tolist() == [PLACE, UNKNOWN] and layout.hides.tolist() == [1, 1]
 
 
 def test_the_length_posterior_sums_to_one_and_a_range_masks_it():
     model = make("mixed")
     tokens, lengths = pad([[A, BLANK, B], [A, BLANK, B]])
-    hidden = untold = tokens == BLANK
+    hidden = unknown = tokens == BLANK
     least, most = torch.zeros_like(tokens), torch.zeros_like(tokens)
     least[1, 1], most[1, 1] = 3, 5
-    log_p, text, position = model.score_lengths(tokens, lengths, hidden, untold, least, most)
+    log_p, text, position = model.score_lengths(tokens, lengths, hidden, unknown, least, most)
     assert text.tolist() == [0, 1] and position.tolist() == [1, 1]
     torch.testing.assert_close(log_p.exp().sum(1), torch.ones(2))
     assert (log_p[0] > -torch.inf).all()
@@ -143,7 +147,7 @@ def test_a_search_near_the_gap_finds_what_the_whole_search_finds():
     model.encoder.layers = model.encoder.layers[:1]
     texts = [[A, B] * 6 + [BLANK] * 3 + [B, A, A] * 5, [B] * 8 + [BLANK] * 2 + [A] * 9]
     whole = search_beams(model, texts, beam=4)
-    near = search_beams(model, texts, beam=4, near=2)
+    near = search_beams(model, texts, beam=4, window=2)
     assert [[f.ids for f in found] for found in near] == [[f.ids for f in found] for found in whole]
     for one, other in zip(itertools.chain(*near), itertools.chain(*whole), strict=True):
         assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-4)
@@ -165,7 +169,7 @@ def test_the_length_of_a_gap_is_learnt():
         optimizer.step()
     restorer = Restorer(model, tokenizer)
     gaps = [(start, start + k) for start in range(1, 11) for k in range(1, 12 - start)]
-    filled = restorer.fill([[letters[:start], Gap(), letters[end:]] for start, end in gaps])
+    filled = restorer.fill([[letters[:start], Blank(), letters[end:]] for start, end in gaps])
     right = sum(len(span) == end - start for (span,), (start, end) in zip(filled, gaps, strict=True))
     assert right > 0.5 * len(gaps)  # one in six by chance
 
@@ -174,25 +178,25 @@ def test_the_loss_is_what_its_parts_say():
     model = make("mixed")
     texts = [[A, B, B, A, C, A, B, A, A, B] * 3, TEXT * 4, [A]]
     batch = Batch(*pad(texts * 20), torch.rand(60, dtype=torch.double), torch.arange(60))
-    drawn = model.prepare(batch)
-    layout = drawn.layout
-    assert len(drawn.gaps) and len(drawn.places)
-    assert torch.equal(drawn.words, batch.tokens[layout.text[drawn.places], layout.position[drawn.places]])
-    assert C not in drawn.words.tolist()
+    targets = model.prepare(batch)
+    layout = targets.layout
+    assert len(targets.gaps) and len(targets.places)
+    assert torch.equal(targets.words, batch.tokens[layout.text[targets.places], layout.position[targets.places]])
+    assert C not in targets.words.tolist()
     with torch.no_grad():
-        loss = model.loss(drawn)
+        loss = model.loss(targets)
         z = model.encode(layout)
         for text in range(60):
-            places = [p for p in range(len(drawn.places)) if layout.text[drawn.places[p]] == text]
+            places = [p for p in range(len(targets.places)) if layout.text[targets.places[p]] == text]
             total = 0.0
             for p in places:
-                log_p = model.log_p_words(z[drawn.places[p]][None])[0, drawn.words[p]]
-                total -= float(log_p) * int(drawn.in_gaps[text]) / len(places)
-            for g in range(len(drawn.gaps)):
-                at = drawn.gaps[g]
+                log_p = model.log_p_words(z[targets.places[p]][None])[0, targets.words[p]]
+                total -= float(log_p) * int(targets.in_gaps[text]) / len(places)
+            for g in range(len(targets.gaps)):
+                at = targets.gaps[g]
                 if layout.text[at] == text:
                     log_p = model.log_p_lengths(z[at][None], layout.first[at][None], layout.second[at][None])
-                    total -= float(log_p[0, drawn.ks[g] - 1])
+                    total -= float(log_p[0, targets.ks[g] - 1])
             assert math.isclose(loss[text], total, abs_tol=1e-3)
 
 
@@ -234,6 +238,6 @@ def test_words_that_are_known_change_what_is_restored():
 
 def test_every_part_of_what_is_drawn_is_a_tensor_or_made_of_them():
     """So that it can be moved to another device while the one before it is trained on."""
-    drawn = make("mixed").prepare(Batch(*pad([TEXT]), torch.tensor([0.0]).double(), torch.tensor([1])))
-    parts = {field.name: getattr(drawn, field.name) for field in fields(drawn)}
+    targets = make("mixed").prepare(Batch(*pad([TEXT]), torch.tensor([0.0]).double(), torch.tensor([1])))
+    parts = {field.name: getattr(targets, field.name) for field in fields(targets)}
     assert all(isinstance(part, torch.Tensor) or fields(part) for part in parts.values())

@@ -1,13 +1,14 @@
-"""Words that a corpus attests, and what they say for a restoration."""
+"""The lexicon of a corpus, and how it reranks restorations."""
 
 import lzma
 import math
 
 import pytest
 
+from blanklm.core.template import Blank
 from blanklm.errors import CheckpointError
-from blanklm.restoration.lexicon import LEXICON, PAIRED, UNATTESTED, Lexicon
-from blanklm.restoration.restorer import Gap, Restorer
+from blanklm.restoration.lexicon import LEXICON, PAIR_WEIGHT, UNKNOWN_WORD_COST, Lexicon
+from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
 
@@ -15,13 +16,13 @@ TEXTS = ["ανηρ καλοσ και αγαθοσ", "καλοσ και -- νοσ
 
 
 @pytest.fixture
-def attested():
+def lexicon():
     return Lexicon.of(TEXTS, least=1, least_pairs=2)
 
 
-def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(attested):
-    assert attested.words == {"ανηρ", "καλοσ", "και", "αγαθοσ", "νοσ"}
-    assert attested.pairs == {"καλοσ και": 2}
+def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(lexicon):
+    assert lexicon.words == {"ανηρ", "καλοσ", "και", "αγαθοσ", "νοσ"}
+    assert lexicon.pairs == {"καλοσ και": 2}
     assert Lexicon.of(TEXTS, least=2, least_pairs=1).words == {"ανηρ", "καλοσ", "και"}
 
 
@@ -43,17 +44,17 @@ def test_words_and_pairs_are_counted_by_text_and_lost_letters_are_none(attested)
         ("", "ο", "", 0, 0),
     ],
 )
-def test_known_words_and_pairs_that_touch_the_gap_speak_for_a_restoration(
-    attested, before, restored, behind, unknown, pairs
+def test_known_words_and_pairs_that_touch_the_gap_score_a_restoration(
+    lexicon, before, restored, behind, unknown, pairs
 ):
-    expected = PAIRED * pairs * math.log1p(2) - UNATTESTED * unknown
-    assert attested.support(before, restored, behind) == pytest.approx(expected)
+    expected = PAIR_WEIGHT * pairs * math.log1p(2) - UNKNOWN_WORD_COST * unknown
+    assert lexicon.score(before, restored, behind) == pytest.approx(expected)
 
 
-def test_a_folder_keeps_them(attested, tmp_path):
+def test_a_folder_keeps_them(lexicon, tmp_path):
     assert Lexicon.load(tmp_path) is None
-    attested.save(tmp_path)
-    assert Lexicon.load(tmp_path) == attested
+    lexicon.save(tmp_path)
+    assert Lexicon.load(tmp_path) == lexicon
 
 
 @pytest.mark.parametrize(
@@ -74,33 +75,33 @@ def test_a_damaged_file_is_refused(tmp_path, damaged):
 
 
 def test_what_is_made_of_known_words_gains_what_the_others_lose():
-    restorer, document = make_restorer(), ["αγαθη ", Gap(2, 2), " τυχη"]
+    restorer, document = make_restorer(), ["αγαθη ", Blank(2, 2), " τυχη"]
     (plain,) = restorer.rank([document])[0]
     known = [c.text for c in plain if " " not in c.text][-1]  # not the most probable one
-    taught = Restorer(restorer.model, restorer.tokenizer, attested=Lexicon(frozenset({known}), {}))
+    taught = Restorer(restorer.model, restorer.tokenizer, lexicon=Lexicon(frozenset({known}), {}))
     (ranked,) = taught.rank([document])[0]
     before, after = ({c.text: c.log_prob for c in candidates} for candidates in (plain, ranked))
     assert set(after) == set(before)
     assert sum(map(math.exp, after.values())) == pytest.approx(sum(map(math.exp, before.values())))
     others = [text for text in before if text.strip() not in ("", known)]
     gains = {text: after[text] - before[text] for text in before}
-    assert [gains[known] - gains[text] for text in others] == pytest.approx([UNATTESTED] * len(others))
+    assert [gains[known] - gains[text] for text in others] == pytest.approx([UNKNOWN_WORD_COST] * len(others))
     assert [c.text for c in taught.restore(document).gaps[0].candidates] == [c.text for c in ranked]
 
 
-def test_a_model_folder_brings_its_words_along(tmp_path, attested):
+def test_a_model_folder_brings_its_words_along(tmp_path, lexicon):
     restorer = make_restorer()
     checkpoint.save(tmp_path, restorer.model, restorer.tokenizer, restorer.about)
-    assert Restorer.from_pretrained(tmp_path, device="cpu").attested is None
-    attested.save(tmp_path)
-    assert Restorer.from_pretrained(tmp_path, device="cpu").attested == attested
+    assert Restorer.from_pretrained(tmp_path, device="cpu").lexicon is None
+    lexicon.save(tmp_path)
+    assert Restorer.from_pretrained(tmp_path, device="cpu").lexicon == lexicon
 
 
-def test_a_gap_of_unknown_length_is_weighed_by_words_too():
-    restorer, document = make_restorer(), ["αγαθη ", Gap(2, 3), " τυχη"]
+def test_a_gap_of_unknown_length_is_reranked_by_the_lexicon_too():
+    restorer, document = make_restorer(), ["αγαθη ", Blank(2, 3), " τυχη"]
     (plain,) = restorer.restore(document).gaps
     known = [c.text for c in plain.candidates if " " not in c.text][-1]
-    taught = Restorer(restorer.model, restorer.tokenizer, attested=Lexicon(frozenset({known}), {}))
+    taught = Restorer(restorer.model, restorer.tokenizer, lexicon=Lexicon(frozenset({known}), {}))
     (ranked,) = taught.restore(document).gaps
     before, after = ({c.text: c.log_prob for c in gap.candidates} for gap in (plain, ranked))
     assert after[known] > before[known]

@@ -116,10 +116,10 @@ def test_a_deadline_stops_the_work():
     class Slow(Restorer):
         restored = 0
 
-        def _restore_gap(self, *arguments):
+        def _restore_gaps(self, *arguments):
             time.sleep(0.3)
             Slow.restored += 1
-            return super()._restore_gap(*arguments)
+            return super()._restore_gaps(*arguments)
 
     slow = Slow(RESTORERS["greek"].model, RESTORERS["greek"].tokenizer, {"language": "grc"})
     with TestClient(create_app({"greek": slow}, Limits(deadline=0.5))) as client:

@@ -3,61 +3,32 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from blanklm.bulk.lines import (
-    one_line_json,
-)
-from blanklm.errors import BlankLMError
-
-if TYPE_CHECKING:
-    pass
+from blanklm.bulk.lines import one_line_json
+from blanklm.cli.from_dataclass import with_options
 from blanklm.cli.options import Device, Json
 from blanklm.cli.output import progress_bar, say, terminal
+from blanklm.errors import BlankLMError
+from blanklm.restoration.options import RestoreOptions
 
 
-class Notation(StrEnum):
-    leiden = "leiden"
-    epidoc = "epidoc"
-
-
-class Count(StrEnum):
-    characters = "characters"
-    letters = "letters"
-
-
-class Language(StrEnum):
-    greek = "greek"
-    latin = "latin"
-
-
+@with_options(RestoreOptions)
 def restore(
+    options: RestoreOptions,
     text: Annotated[
         str | None, typer.Argument(help="A damaged text, Leiden or EpiDoc. None: read --file or standard input.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with one text. -: standard input.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A file for the restored text.")] = None,
-    notation: Annotated[Notation | None, typer.Option(help="Detected if it is not named.")] = None,
-    language: Annotated[Language | None, typer.Option(help="Told by the letters if it is not named.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="By default the bundled model of the language.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many restorations of each gap.")] = 20,
-    abstain_below: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave a gap as it is if nothing is as probable as this.")
-    ] = 0.05,
-    sure: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave characters lost that are less probable than this.")
-    ] = 0.0,
-    parallels: Annotated[int, typer.Option(min=0, help="How many parallels for each gap.")] = 3,
-    count: Annotated[Count, typer.Option(help="What lengths count; letters: not the spaces.")] = Count.characters,
     details: Annotated[
-        bool | None,
-        typer.Option(help="Show what speaks for each; by default at a terminal and with --out."),
+        bool | None, typer.Option(help="Show candidates and parallels; by default at a terminal and with --out.")
     ] = None,
     as_json: Json = False,
     device: Device = None,
@@ -66,26 +37,16 @@ def restore(
 
     blanklm restore "d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"
     """
-    from blanklm.restoration import edition as editions
-    from blanklm.restoration import notation as notations
+    from blanklm.restoration.edition import restore_document, restorers_for
+    from blanklm.restoration.notation import parse, position
 
-    document = notations.parse(_damaged_text(text, file), notation.value if notation else None)
-    find = editions.parallels_of(parallels) if parallels else None
+    document = parse(_damaged_text(text, file), options.notation)
+    restorers = restorers_for(document, options, model, device)
     with progress_bar(len(document.lacunae), "gaps") as advance:
-        edition = editions.restore_document(
-            document,
-            lambda found: editions.load_restorer(model or editions.model_for(found), device),
-            language.value if language else None,
-            top,
-            abstain_below,
-            sure,
-            find,
-            count.value,
-            advance,
-        )
+        edition = restore_document(document, restorers, options, advance)
     for number, restored in enumerate(edition.lacunae):
         if restored.reason:
-            line, column = notations.position(document.source, restored.lacuna.start)
+            line, column = position(document.source, restored.lacuna.start)
             say(f"gap {number + 1} (line {line}, column {column}) is left as it is: {restored.reason}")
     written = document.encoded(edition.text)
     if out is not None:

@@ -1,8 +1,8 @@
-"""Words that a corpus attests: a model of letters knows how words are spelt, and not whether there is such a word.
+"""A lexicon of the training corpus, which reranks candidates: a character model may spell words that do not exist.
 
-A model that restores may have ``words.tsv.xz`` in its folder: the words of its training texts (of Latin, those that
-two have at least), and pairs of words that stand side by side in several of them (in three, of Latin in ten).
-Candidates for a gap are weighed by both (``Lexicon.support``).
+The folder of a restorer may have a ``words.tsv.xz``: the words of its training texts (in Latin, those of at least two
+texts), and pairs of adjacent words that occur in several of them (Greek: three, Latin: ten). Candidates for a gap are
+reranked by both (``Lexicon.score``).
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from blanklm.errors import CheckpointError
 from blanklm.files import replacing
 from blanklm.training.checkpoint import LEXICON
 
-GREATEST_SIZE = 2**26  # bytes of it unpacked; a file beyond is not ours
-NOT_LETTERS = "-#."  # lost letters, and the end of a sentence: words with them are no evidence
-UNATTESTED = 3.0  # nats that a word costs which is not among them
-PAIRED = 0.1  # weight of a pair's log (1 + texts); both found on validation texts
+MAX_BYTES = 2**26  # of the unpacked file: a larger one may be a decompression bomb
+NOT_LETTERS = "-#."  # lost letters and the end of a sentence: words with them are not evidence
+UNKNOWN_WORD_COST = 3.0  # nats
+PAIR_WEIGHT = 0.1  # of log (1 + texts with the pair); both are tuned on validation texts
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """``words`` of the corpus, and in how many of its texts each of the ``pairs`` ("one two") stands."""
+    """The ``words`` of a corpus, and for each of the ``pairs`` ("one two") the number of texts that have it."""
 
     words: frozenset[str]
     pairs: dict[str, int]
 
     @classmethod
     def of(cls, texts: Iterable[str], least: int, least_pairs: int) -> Lexicon:
-        """What stands in at least that many texts."""
+        """Collect the words of at least ``least`` texts, and the pairs of at least ``least_pairs``."""
         words: Counter[str] = Counter()
         pairs: Counter[str] = Counter()
         for text in texts:
-            stretch = text.split()
-            words.update({word for word in stretch if readable(word)})
-            side_by_side = itertools.pairwise(stretch)
-            pairs.update({f"{one} {two}" for one, two in side_by_side if readable(one) and readable(two)})
+            in_text = text.split()
+            words.update({word for word in in_text if readable(word)})
+            adjacent = itertools.pairwise(in_text)
+            pairs.update({f"{one} {two}" for one, two in adjacent if readable(one) and readable(two)})
         return cls(
             frozenset(word for word, count in words.items() if count >= least),
             {pair: count for pair, count in pairs.items() if count >= least_pairs},
@@ -49,49 +49,51 @@ class Lexicon:
 
     @classmethod
     def load(cls, folder: Path) -> Lexicon | None:
-        """What lies in a model's folder; None where nothing does."""
+        """Load the lexicon in a model's folder; None if there is none."""
         path = folder / LEXICON
         if not path.exists():
             return None
         try:
             packed = lzma.LZMADecompressor()
-            lines = packed.decompress(path.read_bytes(), GREATEST_SIZE).decode("utf-8").splitlines()
+            lines = packed.decompress(path.read_bytes(), MAX_BYTES).decode("utf-8").splitlines()
             if not packed.eof:
-                raise ValueError(f"cut off, or more than {GREATEST_SIZE:,} bytes")
+                raise ValueError(f"cut off, or more than {MAX_BYTES:,} bytes")
             rows = [line.partition("\t") for line in lines]
             pairs = {entry: int(texts) for entry, _, texts in rows if texts}
             if min(pairs.values(), default=1) < 1:
-                raise ValueError("a pair stands in no text")
+                raise ValueError("a pair has no text")
             return cls(frozenset(entry for entry, _, texts in rows if not texts), pairs)
         except (lzma.LZMAError, ValueError) as error:
-            raise CheckpointError(f"{path} is damaged ({error}): take it away, or make the model again") from None
+            raise CheckpointError(
+                f"{path} is damaged ({error}): remove it, or download or train the model again"
+            ) from None
 
     def save(self, folder: Path) -> None:
-        """A word a line, then a pair and in how many texts it stands."""
+        """Write one word per line, then one pair per line with its number of texts."""
         lines = [*sorted(self.words), *(f"{pair}\t{texts}" for pair, texts in sorted(self.pairs.items()))]
         with replacing(folder / LEXICON) as path:
             path.write_bytes(lzma.compress("\n".join(lines).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME))
 
-    def support(self, before: str, restored: str, behind: str) -> float:
-        """What speaks for ``restored`` between the two, in nats: known words, and known pairs of words.
+    def score(self, before: str, restored: str, behind: str) -> float:
+        """Score ``restored`` between the two, in nats: known pairs of words gain, unknown words lose.
 
-        The words are those that reach into the gap or up to it; at the edges of a text a word may be cut, so it is not
-        asked for.
+        These are the words that overlap or touch the gap. A word at the edge of the text may be cut, so it is not
+        looked up.
         """
         text = f"{before}{restored}{behind}"
         start = text.rfind(" ", 0, len(before)) + 1
         end = text.find(" ", len(before) + len(restored))
         end = len(text) if end < 0 else end
-        touched = text[start:end].split()
+        words = text[start:end].split()
         cut_left = start == 0 and not text.startswith(" ")
         cut_right = end == len(text) and not text.endswith(" ")
-        whole = (word.strip(".") for word in touched[cut_left : len(touched) - cut_right])
+        whole = (word.strip(".") for word in words[cut_left : len(words) - cut_right])
         unknown = sum(readable(word) and word not in self.words for word in whole if word)
-        row = [text[:start].rstrip().rpartition(" ")[2], *touched, text[end:].lstrip().partition(" ")[0]]
-        paired = sum(math.log1p(self.pairs.get(f"{one} {two}", 0)) for one, two in itertools.pairwise(row))
-        return PAIRED * paired - UNATTESTED * unknown
+        sequence = [text[:start].rstrip().rpartition(" ")[2], *words, text[end:].lstrip().partition(" ")[0]]
+        pairs = sum(math.log1p(self.pairs.get(f"{one} {two}", 0)) for one, two in itertools.pairwise(sequence))
+        return PAIR_WEIGHT * pairs - UNKNOWN_WORD_COST * unknown
 
 
 def readable(word: str) -> bool:
-    """Whether nothing of a word, or of several, is lost."""
+    """Return whether no letter of one or more words is lost."""
     return not any(sign in word for sign in NOT_LETTERS)

@@ -1,24 +1,28 @@
-"""An edition for people at a terminal: each lacuna, what may have stood there, how sure, and what speaks for it."""
+"""Show an edition at a terminal: each lacuna, its candidates, their probabilities and parallels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from blanklm.restoration.edition import Edition, RestoredLacuna, RestoredPassage
-from blanklm.restoration.notation import Lacuna, position
+from blanklm.core.template import Blank
+from blanklm.restoration.edition import Edition
+from blanklm.restoration.notation import position
+from blanklm.restoration.passages import RestoredLacuna, RestoredPassage
 
-SHOWN = 5  # restorations of a lacuna, of those that were asked for
+SHOWN = 5  # restorations per lacuna, however many there are
 INDENT = (0, 0, 0, 2)
 BARS = " ▁▂▃▄▅▆▇█"
+MIN_RIVAL = 0.05  # probability of a character that is shown as competing for a place
 COLOURS = ((0.9, "bold green"), (0.5, "green"), (0.2, "yellow"), (0.0, "red"))
 
 
 def report(edition: Edition) -> Iterator[RenderableType]:
+    """Yield what to print, passage by passage and lacuna by lacuna."""
     for passage in edition.passages:
         if len(passage.numbers) > 1 and len(passage.hypotheses) > 1:
             yield _together(passage)
@@ -26,13 +30,13 @@ def report(edition: Edition) -> Iterator[RenderableType]:
             yield _lacuna(edition, number)
 
 
-def extent(lacuna: Lacuna) -> str:
-    """Its length in words."""
-    if lacuna.least is None:
+def extent(blank: Blank) -> str:
+    """Return the length of a lacuna in words."""
+    if blank == Blank():
         return "extent unknown"
-    if lacuna.is_exact:
-        return f"{lacuna.least} character{'s' if lacuna.least > 1 else ''}"
-    bounds = f"at least {lacuna.least}" if lacuna.most is None else f"{lacuna.least} to {lacuna.most}"
+    if blank.length is not None:
+        return f"{blank.length} character{'s' if blank.length > 1 else ''}"
+    bounds = f"at least {blank.min}" if blank.max is None else f"{blank.min} to {blank.max}"
     return f"{bounds} characters"
 
 
@@ -50,7 +54,7 @@ def _lacuna(edition: Edition, number: int) -> RenderableType:
     line, column = position(edition.document.source, restored.lacuna.start)
     parts: list[RenderableType] = [
         Text(f"\nGap {number + 1}", style="bold").append(
-            f", line {line}, column {column}: {extent(restored.lacuna)}", style="not bold"
+            f", line {line}, column {column}: {extent(restored.lacuna.blank)}", style="not bold"
         )
     ]
     if restored.candidates:
@@ -82,7 +86,7 @@ def _details(restored: RestoredLacuna) -> Iterator[RenderableType]:
 
 
 def coloured(restored: RestoredLacuna) -> Text:
-    """The best restoration, each character in the colour of its confidence."""
+    """Return the best restoration, each character in the colour of its confidence."""
     text = Text()
     for character, probability in zip(restored.candidates[0].text, restored.confidence, strict=True):
         text.append(character, style=next(colour for least, colour in COLOURS if probability >= least))
@@ -90,19 +94,19 @@ def coloured(restored: RestoredLacuna) -> Text:
 
 
 def _doubtful_places(restored: RestoredLacuna) -> str:
-    """For each character that is not sure, what else competes for its place: ``ι 62 % (σ 30 %)``."""
+    """List the characters that are not certain, and what competes for their places: ``ι 62 % (σ 30 %)``."""
     shown = []
     for character, place, probability in zip(
         restored.candidates[0].text, restored.places, restored.confidence, strict=True
     ):
-        others = [f"{other} {p:.0%}" for other, p in list(place.items())[:4] if p >= 0.05 and p != probability]
+        others = [f"{other} {p:.0%}" for other, p in list(place.items())[:4] if p >= MIN_RIVAL and p != probability]
         if probability < COLOURS[0][0] and others:
             shown.append(f"{_visible(character)} {probability:.0%} ({', '.join(map(_visible, others))})")
     return ", ".join(shown)
 
 
-def bars(lengths: dict[int, float]) -> str:
-    """The posterior over lengths, a bar for each that reaches a tenth of the highest."""
+def bars(lengths: Mapping[int, float]) -> str:
+    """Draw the length posterior: a bar for each length with at least a tenth of the highest probability."""
     highest = max(lengths.values())
     return " ".join(
         f"{length}{BARS[max(1, round(probability / highest * (len(BARS) - 1)))]}"

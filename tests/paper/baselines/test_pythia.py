@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from blanklm.core.special import BLANK, PAD
+from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.paper.baselines.pythia import SEGMENT, Pythia, PythiaConfig
 from blanklm.paper.baselines.systems import SlotBySlot
-from blanklm.restoration.restorer import Gap
 
 TOKENIZER = Tokenizer.train("character", ["ab -"])
 A, B, SPACE, LOST = (TOKENIZER.encode(character)[0] for character in "ab -")
@@ -84,7 +84,7 @@ def test_a_wide_beam_holds_every_answer_and_they_sum_to_one(model):
 
 def test_documents_are_restored_slot_by_slot(model):
     system = SlotBySlot(model, TOKENIZER)
-    documents = [["ab ", Gap(3, 3), " ba", Gap(10, 10)], ["a", Gap(1, 1), "b"]]
+    documents = [["ab ", Blank(3, 3), " ba", Blank(10, 10)], ["a", Blank(1, 1), "b"]]
     filled = system.fill(documents)
     assert [[len(span) for span in spans] for spans in filled] == [[3, 10], [1]]
     # The second slot sees what was written in the first.
@@ -94,4 +94,4 @@ def test_documents_are_restored_slot_by_slot(model):
     ranked = system.rank(documents, n=4)
     assert [[len(gap) for gap in gaps] for gaps in ranked] == [[4, 4], [3]]
     assert ranked[0][1][0].text == filled[0][1]
-    assert len(system.fill([["a", Gap(13, 13)]])[0][0]) == 13  # longer than any slot it has learnt
+    assert len(system.fill([["a", Blank(13, 13)]])[0][0]) == 13  # longer than any slot it has learnt

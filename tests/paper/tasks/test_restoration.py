@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from blanklm.core.template import Blank
 from blanklm.data import editors_restorations, many_slots, single_slot, slots_of_corpus
 from blanklm.data.masking import cut
 from blanklm.errors import DataError
@@ -18,7 +19,7 @@ from blanklm.paper.tasks.restoration import (
     score_ranked,
     without_repeats,
 )
-from blanklm.restoration.restorer import Candidate, Gap
+from blanklm.restoration.results import Candidate
 from tests.support.models import make_restorer
 
 TEXT = "εδοξεν τηι βουληι και τωι δημωι -- επειδη # διονυσιοσ ανηρ αγαθοσ ων διατελει " * 8
@@ -61,9 +62,9 @@ def test_editors_restorations_are_slots():
 
 def test_what_a_system_is_told_of_lengths():
     masked = cut("dis manibus sacrum", [(4, 8), (12, 18)])
-    assert document(masked) == ["dis ", Gap(4, 4), "bus ", Gap(6, 6), ""]
-    assert document(masked, 0.5, 1.5) == ["dis ", Gap(2, 6), "bus ", Gap(3, 9), ""]
-    assert document(masked, 0, 0) == ["dis ", Gap(), "bus ", Gap(), ""]
+    assert document(masked) == ["dis ", Blank(4, 4), "bus ", Blank(6, 6), ""]
+    assert document(masked, 0.5, 1.5) == ["dis ", Blank(2, 6), "bus ", Blank(3, 9), ""]
+    assert document(masked, 0, 0) == ["dis ", Blank(), "bus ", Blank(), ""]
     assert without_repeats([masked], {"dis manibus sacrum"}) == [] and without_repeats([masked], {"dis"}) == [masked]
 
 
@@ -118,5 +119,5 @@ def test_a_model_that_is_always_wrong_is_calibrated_to_be_less_sure():
     assert tuple(costs) == TEMPERATURES and list(costs.values()) == sorted(costs.values(), reverse=True)
     restorer.about["temperature"] = 2.0
     warm = type(restorer)(restorer.model, restorer.tokenizer, restorer.about)
-    before, after = (r.restore(["αγα", Gap(1, 1), "ηι"]).gaps[0] for r in (restorer, warm))
+    before, after = (r.restore(["αγα", Blank(1, 1), "ηι"]).gaps[0] for r in (restorer, warm))
     assert after.best == before.best and after.candidates[0].probability < before.candidates[0].probability

@@ -14,7 +14,7 @@ from blanklm.restoration.notation import Lacuna, Supplement, leiden, parse
 
 def parts(source):
     (passage,) = parse(source, "leiden").passages
-    return [(part.least, part.most) if isinstance(part, Lacuna) else part.text for part in passage.parts]
+    return [(part.blank.min, part.blank.max) if isinstance(part, Lacuna) else part.text for part in passage.parts]
 
 
 def restored(source, *texts):
@@ -45,15 +45,15 @@ LOSSES = [
     ("[c. 1]", (1, 2), "[abc]"),
     ("[.5-7]", (5, 7), "[abc]"),
     ("[ -ca.5-7- ]", (5, 7), "[abc]"),
-    ("[---]", (None, None), "[abc]"),
-    ("[- - -]", (None, None), "[abc]"),
-    ("[-]", (None, None), "[abc]"),
-    ("[— — —]", (None, None), "[abc]"),
-    ("[–]", (None, None), "[abc]"),
-    ("[ -ca.?- ]", (None, None), "[abc]"),
-    ("[.?]", (None, None), "[abc]"),
+    ("[---]", (1, None), "[abc]"),
+    ("[- - -]", (1, None), "[abc]"),
+    ("[-]", (1, None), "[abc]"),
+    ("[— — —]", (1, None), "[abc]"),
+    ("[–]", (1, None), "[abc]"),
+    ("[ -ca.?- ]", (1, None), "[abc]"),
+    ("[.?]", (1, None), "[abc]"),
     ("[...?]", (3, 3), "[abc]"),
-    ("[c. ?]", (None, None), "[abc]"),
+    ("[c. ?]", (1, None), "[abc]"),
     ("[.. ---]", (2, None), "[abc]"),
     ("[[...]]", (3, 3), "[[[abc]]]"),
     ("[[[...]]]", (3, 3), "[[[abc]]]"),
@@ -81,7 +81,7 @@ def test_a_loss_its_bounds_and_its_restoration(written, bounds, expected):
     [
         ("β[ουλῆι καὶ . . . δήμωι]", ["βουλῆι καὶ ", (3, 3), " δήμωι"], "β[ουλῆι καὶ abc δήμωι]"),
         ("δ[ή . .]ι", ["δή ", (2, 2), "ι"], "δ[ή abc]ι"),
-        ("[αβ---]", ["αβ", (None, None)], "[αβabc]"),
+        ("[αβ---]", ["αβ", (1, None)], "[αβabc]"),
         ("[... | ...] α", [(3, 3), " ", (3, 3), " α"], "[abc | ...] α"),
         ("[...\n...]α", [(3, 3), " ", (3, 3), "α"], "[abc\n...]α"),
         ("[...\n5 ...]α", [(3, 3), " ", (3, 3), "α"], "[abc\n5 ...]α"),
@@ -175,7 +175,7 @@ def test_whatever_is_wrong_is_said_in_one_line_with_its_place(source, message):
 
 
 def test_a_text_that_is_too_large_is_not_read(monkeypatch):
-    monkeypatch.setattr(leiden, "LARGEST", 5)
+    monkeypatch.setattr(leiden, "LONGEST_DOCUMENT", 5)
     with pytest.raises(NotationError, match="more than 5 characters"):
         parse("αβγδεζ")
 

@@ -1,20 +1,23 @@
 """Restoration of damaged texts (Section 4.2): hide slots of characters, restore them, compare character by character.
 
 Three settings: a single slot of 1 to 10 characters; many slots over 25, 40 or 50 % of a text; and the real task, what
-editors restored themselves. Every system that can ``fill`` documents (a best guess for each gap) and ``rank`` (the n
-best for each gap) is evaluated alike.
+editors restored. Any system is evaluated that can ``fill`` texts (a best guess for each gap) and ``rank`` (the n best
+candidates for each gap).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from blanklm.data.masking import MaskedText
+from blanklm.core.template import Blank
+from blanklm.data.masking import Masked
 from blanklm.paper.tasks.metrics import character_error_rate, expected_calibration_error
-from blanklm.restoration.restorer import Candidate, Gap, Part, Restorer
+from blanklm.restoration.draft import Part
+from blanklm.restoration.restorer import Restorer
+from blanklm.restoration.results import Candidate
 
 RATIOS = (0.25, 0.4, 0.5)
 TOP = 20
@@ -22,30 +25,30 @@ TOP = 20
 
 class System(Protocol):
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
-        """The best guess for each gap of each document."""
+        """Return the best guess for each gap of each text."""
         ...
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = TOP) -> list[list[list[Candidate]]]:
-        """The ``n`` best candidates for each gap of each document."""
+        """Return the ``n`` best candidates for each gap of each text."""
         ...
 
 
-def document(masked: MaskedText, least: float = 1.0, most: float = 1.0) -> list[Part]:
-    """Text pieces and gaps; a gap is said to have ``least`` to ``most`` times its length, or, with 0, nothing of it."""
+def document(masked: Masked, least: float = 1.0, most: float = 1.0) -> list[Part]:
+    """Return strings and gaps; the range of a gap is ``least`` to ``most`` times its length, or, with 0, unknown."""
     parts: list[Part] = [masked.template.pieces[0]]
     for span, piece in zip(masked.spans, masked.template.pieces[1:], strict=True):
         k = len(span)
-        parts.append(Gap(max(1, int(k * least)), max(k, round(k * most))) if least else Gap())
+        parts.append(Blank(max(1, int(k * least)), max(k, round(k * most))) if least else Blank())
         parts.append(piece)
     return parts
 
 
 def evaluate_fill(
-    system: System, masked: Sequence[MaskedText], told: tuple[float, float] = (1.0, 1.0)
+    system: System, masked: Sequence[Masked], lengths: tuple[float, float] = (1.0, 1.0)
 ) -> dict[str, float]:
-    """CER and exact matches of the best guesses; ``told`` is what ``document`` says of lengths."""
+    """Measure CER and exact matches of the best guesses; ``lengths`` are ``least`` and ``most`` of ``document``."""
     started = time.perf_counter()
-    fills = system.fill([document(m, *told) for m in masked])
+    fills = system.fill([document(m, *lengths) for m in masked])
     seconds = time.perf_counter() - started
     truths = [span for m in masked for span in m.spans]
     answers = [span for spans in fills for span in spans]
@@ -60,8 +63,8 @@ def evaluate_fill(
     }
 
 
-def evaluate_rank(system: System, masked: Sequence[MaskedText], n: int = TOP) -> dict[str, float]:
-    """CER of the best candidate, whether the truth is the first or among the first n, and calibration (ECE)."""
+def evaluate_rank(system: System, masked: Sequence[Masked], n: int = TOP) -> dict[str, float]:
+    """Measure CER of the best candidate, accuracy of the first and of the first n, and calibration (ECE)."""
     started = time.perf_counter()
     ranked = [candidates for gaps in system.rank([document(m) for m in masked], n) for candidates in gaps]
     seconds = time.perf_counter() - started
@@ -72,7 +75,7 @@ def evaluate_rank(system: System, masked: Sequence[MaskedText], n: int = TOP) ->
 
 
 def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -> dict[str, float]:
-    """The numbers of candidates, best first, for gaps that hid ``truths``."""
+    """Score candidates, best first, for gaps that hid ``truths``."""
     best = [candidates[0] for candidates in ranked]
     right = [candidate.text == truth for candidate, truth in zip(best, truths, strict=True)]
     return {
@@ -91,16 +94,16 @@ def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
 
 
-def calibrate(restorer: Restorer, masked: Sequence[MaskedText], beam: int = 5) -> dict[float, float]:
-    """For each temperature, how many nats the probability of the first candidate costs as a bet on its being right.
+def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> dict[float, float]:
+    """Return for each temperature the log loss of the first candidate's probability of being right, in nats.
 
-    The temperature at which it costs least, on texts that nothing was trained on, is the one to restore with.
+    The temperature to restore with is the one with the lowest loss on texts that were not trained on.
     """
     truths = [span for m in masked for span in m.spans]
     costs = {}
     for temperature in TEMPERATURES:
         about = restorer.about | {"temperature": temperature}
-        tempered = Restorer(restorer.model, restorer.tokenizer, about, restorer.attested)
+        tempered = Restorer(restorer.model, restorer.tokenizer, about, restorer.lexicon)
         ranked = [gap[0] for gaps in tempered.rank([document(m) for m in masked], beam) for gap in gaps]
         costs[temperature] = sum(
             -math.log(max(best.probability if best.text == truth else 1 - best.probability, 1e-6))
@@ -109,11 +112,12 @@ def calibrate(restorer: Restorer, masked: Sequence[MaskedText], beam: int = 5) -
     return costs
 
 
-def without_repeats(masked: Sequence[MaskedText], known: set[str]) -> list[MaskedText]:
-    """Those whose text does not stand in ``known``, the training texts: formulaic inscriptions repeat."""
+def without_repeats(masked: Sequence[Masked], known: set[str]) -> list[Masked]:
+    """Leave out texts that are in ``known``, the training texts: formulaic inscriptions repeat."""
     return [m for m in masked if m.text not in known]
 
 
-def _share(answers) -> float:
-    answers = list(answers)
-    return 100 * sum(answers) / max(1, len(answers))
+def _share(answers: Iterable[bool]) -> float:
+    """Return the percentage of answers that are true."""
+    values = list(answers)
+    return 100 * sum(values) / max(1, len(values))

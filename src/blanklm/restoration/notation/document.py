@@ -1,7 +1,7 @@
-"""A damaged text as its editor wrote it, whatever the notation: what can be read, what is lost, and where each stands.
+"""A damaged text as its editor wrote it, in any notation: what can be read, what is lost, and where each is.
 
-A ``Document`` keeps its source. Restoring it replaces the places of some lacunae in that source and leaves every other
-character alone, so what the editor wrote comes back as it was by construction.
+A ``Document`` keeps its source. Restoring it replaces only the characters of some lacunae in that source, so everything
+else that the editor wrote is unchanged by construction.
 """
 
 from __future__ import annotations
@@ -11,68 +11,65 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from blanklm.core.template import Blank
 from blanklm.errors import NotationError
 
-LONGEST = 1000  # characters that a lacuna may have
-_SIGNS_OF_LOSS = "-#\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # to the models; here they are hyphens and the like
+LONGEST_GAP = 1000  # characters
+_SIGNS_OF_LOSS = "-#\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # to the models; to editors hyphens and the like
 CERTAINTIES = ("high", "medium", "low")
 
 
 def position(source: str, offset: int) -> tuple[int, int]:
-    """Line and column of a character, both from 1, as editors count them."""
+    """Return the line and column of a character, both from 1, as text editors count them."""
     return source.count("\n", 0, offset) + 1, offset - (source.rfind("\n", 0, offset) + 1) + 1
 
 
 def refusal(source: str, offset: int, message: str) -> NotationError:
+    """Return an error that says where in the source the problem is."""
     line, column = position(source, offset)
     return NotationError(f"line {line}, column {column}: {message}", line, column)
 
 
 @dataclass(frozen=True)
 class Supplement:
-    """What to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: one of CERTAINTIES."""
+    """The text to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: one of CERTAINTIES."""
 
     text: str
     certainty: str | None = None
 
     def runs(self) -> Iterator[tuple[bool, str]]:
-        """The stretches of restored (True) and of lost (False) letters, in order."""
+        """Yield the runs of restored (True) and of lost (False) letters, in order."""
         for run in re.findall(r"-+|[^-]+", self.text):
             yield not run.startswith("-"), run
 
 
 @dataclass(frozen=True)
 class Lacuna(ABC):
-    """A loss of ``least`` to ``most`` characters, None where the editor sets no bound; both None: extent unknown.
+    """A loss of as many characters as ``blank`` says; ``Blank()``: its extent is unknown.
 
-    ``start`` and ``end`` are what a supplement replaces in the source.
+    A supplement replaces the characters of the source from ``start`` to ``end``.
     """
 
-    least: int | None
-    most: int | None
+    blank: Blank
     start: int
     end: int
 
-    @property
-    def is_exact(self) -> bool:
-        return self.least is not None and self.least == self.most
-
     def joined(self, following: Lacuna) -> Lacuna:
-        """One lacuna for two that touch: where one of them ends, nobody knows."""
-        least = min((self.least or 1) + (following.least or 1), LONGEST)
-        most = None if self.most is None or following.most is None else min(self.most + following.most, LONGEST)
-        return replace(self, least=least, most=most, end=following.end)
+        """Return one lacuna for two that touch, as it is not known where the first of them ends."""
+        one, other = self.blank, following.blank
+        most = None if one.max is None or other.max is None else min(one.max + other.max, LONGEST_GAP)
+        return replace(self, blank=Blank(min(one.min + other.min, LONGEST_GAP), most), end=following.end)
 
     @abstractmethod
     def written(self, supplement: Supplement) -> str:
-        """The supplement in the notation of the document."""
+        """Return the supplement in the notation of the document."""
 
 
 @dataclass(frozen=True)
 class Letters:
-    """What can be read, white space reduced to single spaces; ``places`` are those of its characters in the source.
+    """What can be read, with single spaces; ``places`` are the offsets of its characters in the source.
 
-    ``foreign``: the editor says that it is in another language than the text around it.
+    ``foreign``: the editor marks it as being in another language than the text around it.
     """
 
     text: str
@@ -82,7 +79,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text that is restored by itself. ``language`` is what the editor calls it, as in ``xml:lang``."""
+    """A text that is restored on its own. ``language`` is the editor's name for it, as in ``xml:lang``."""
 
     parts: tuple[Letters | Lacuna, ...]
     language: str | None = None
@@ -97,15 +94,15 @@ class Document:
     source: str
     notation: str
     passages: tuple[Passage, ...]
-    encoded: Callable[[str], bytes] = field(default=str.encode, repr=False, compare=False)  # as the file was
+    encoded: Callable[[str], bytes] = field(default=str.encode, repr=False, compare=False)  # as the file is encoded
 
     @property
     def lacunae(self) -> list[Lacuna]:
-        """All of them, in the order of the source: what supplements are numbered by, from 0."""
+        """All lacunae in the order of the source, by which supplements are numbered from 0."""
         return [lacuna for passage in self.passages for lacuna in passage.lacunae]
 
     def restored(self, supplements: Mapping[int, Supplement]) -> str:
-        """The source with these lacunae restored; those that are not named stay as they are written."""
+        """Return the source with these lacunae restored, and all others as they are."""
         lacunae, pieces, rest = self.lacunae, [], 0
         for number in sorted(supplements):
             lacuna = lacunae[number]
@@ -115,7 +112,7 @@ class Document:
 
 
 class PassageReader:
-    """Collects the parts of a passage while its source is read from left to right."""
+    """Collect the parts of a passage while its source is read from left to right."""
 
     def __init__(self, language: str | None = None) -> None:
         self.language = language
@@ -123,12 +120,12 @@ class PassageReader:
         self._text: list[str] = []
         self._places: list[int] = []
         self._foreign = False
-        self._space: int | None = None  # where a space is due before whatever comes
-        self._joining = False  # the next white space does not count
+        self._space: int | None = None  # offset of a space that has not been added yet
+        self._joining = False  # whether to ignore the next white space
 
     @property
     def in_word(self) -> bool:
-        """Does a letter or a lacuna stand directly before what comes?"""
+        """Whether the last thing read is a letter or a lacuna."""
         return self._space is None and (self._text[-1].isalpha() if self._text else bool(self._parts))
 
     def letters(self, text: str, offset: int, foreign: bool = False) -> None:
@@ -147,16 +144,20 @@ class PassageReader:
             self._space = offset
 
     def join(self) -> None:
-        """A word goes on here, over the end of a line: white space before and behind does not count."""
+        """Continue a word over the end of a line: ignore white space before and after."""
         self._space, self._joining = None, True
 
     def lacuna(self, lacuna: Lacuna) -> None:
         if self._space is not None and self._space >= lacuna.start:
-            self._space = None  # it is a part of the lacuna
+            self._space = None  # it is part of the lacuna
         self._spend_space(self._foreign)
         self._end_letters()
         before = self._parts[-1] if self._parts else None
-        if isinstance(before, Lacuna) and before.end == lacuna.start and not (before.is_exact and lacuna.is_exact):
+        if (
+            isinstance(before, Lacuna)
+            and before.end == lacuna.start
+            and None in (before.blank.length, lacuna.blank.length)
+        ):
             self._parts[-1] = before.joined(lacuna)
         else:
             self._parts.append(lacuna)
@@ -180,18 +181,20 @@ class PassageReader:
         return Passage(tuple(self._parts), self.language)
 
 
-def bounds(least: int, most: int | None, refuse: Callable[[str], NotationError]) -> tuple[int, int | None]:
-    """Check the length of a lacuna; ``refuse`` makes the error that says where it stands."""
+def checked_blank(source: str, offset: int, least: int, most: int | None) -> Blank:
+    """Return a blank of these lengths, or say what is wrong with the lacuna at ``offset``."""
+    greatest = max(least, most or 0)
     if least < 1:
-        raise refuse("a gap holds at least one character: give its length, or say that it is unknown")
-    if max(least, most or 0) > LONGEST:
-        raise refuse(f"a gap of {max(least, most or 0):,} characters is too long: at most {LONGEST:,} can be restored")
+        raise refusal(source, offset, "a gap holds at least one character: give its length, or say that it is unknown")
+    if greatest > LONGEST_GAP:
+        message = f"a gap of {greatest:,} characters is too long: at most {LONGEST_GAP:,} can be restored"
+        raise refusal(source, offset, message)
     if most is not None and most < least:
-        raise refuse(f"a gap of at least {least} and at most {most} characters cannot be")
-    return least, most
+        raise refusal(source, offset, f"a gap of at least {least} and at most {most} characters cannot be")
+    return Blank(least, most)
 
 
 def about(number: int) -> tuple[int, int]:
-    """What *c. n* allows: a fifth more or less, and at least one."""
+    """Return the least and greatest length that *c. n* allows: a fifth more or less, and at least one."""
     slack = max(1, round(number / 5))
     return max(1, number - slack), number + slack

@@ -1,8 +1,8 @@
 """EpiDoc XML: ``<gap>`` in, ``<supplied>`` out, every other byte of the file as it was.
 
 The file is read by expat (standard library) because it says at which byte each tag begins: a restoration replaces the
-characters of one ``<gap>`` in the source, and nothing is written again by a serialiser. Nothing outside the file is
-ever read: no DTD, no external entity; a file that declares entities of its own is refused, and so cannot blow up.
+characters of one ``<gap>`` in the source, and no serialiser rewrites the rest. Nothing outside the file is ever
+read: no DTD, no external entity; a file that declares entities is refused, so they cannot expand without limit.
 
 What a model reads is the edited text: corrections, regularised spellings and expanded abbreviations, the lemma of an
 apparatus entry, what an editor or a scribe supplied; not what stands in notes, in another reading, or is marked as
@@ -12,17 +12,29 @@ superfluous. An element that is not mentioned here is read through.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, isfinite, nan
+from typing import NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+from blanklm.core.template import Blank
 from blanklm.errors import NotationError
-from blanklm.restoration.notation.document import Document, Lacuna, PassageReader, Supplement, about, bounds, refusal
+from blanklm.restoration.notation.document import (
+    Document,
+    Lacuna,
+    Passage,
+    PassageReader,
+    Supplement,
+    about,
+    checked_blank,
+    refusal,
+)
 
 NAME = "epidoc"
-LARGEST = 20_000_000  # characters of a file
-DEEPEST = 256  # elements within each other
+LONGEST_DOCUMENT = 20_000_000  # characters
+DEEPEST = 256  # nested elements
 
 TEI = "http://www.tei-c.org/ns/1.0"
 XML = "http://www.w3.org/XML/1998/namespace"
@@ -35,21 +47,8 @@ _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-
 
 _WHOLE_NAMES = {"TEI", "TEI.2", "teiCorpus"}
 _ELSEWHERE = {"teiHeader", "facsimile", "standOff", "sourceDoc", "front", "back"}  # of a whole document
-_NOT_READ = {
-    "note",
-    "desc",
-    "figDesc",
-    "head",
-    "label",
-    "fw",
-    "am",
-    "surplus",
-    "g",
-    "certainty",
-    "precision",
-    "listApp",
-}
-_NOT_READ |= {"bibl", "listBibl", "figure", "graphic"}
+_NOT_READ = {"note", "desc", "figDesc", "head", "label", "fw", "am", "surplus", "g", "certainty", "precision"}
+_NOT_READ |= {"listApp", "bibl", "listBibl", "figure", "graphic"}
 _PASSED_OVER = {"choice": {"sic", "orig", "abbr"}, "subst": {"del"}}  # for what stands beside them
 _ONE_OF = {"choice", "app"}  # of what is left of their children, the first is read
 _ONLY_ELEMENTS = {"choice", "app", "subst"}  # white space between their children is no white space of the text
@@ -59,8 +58,8 @@ _CHARACTERS = {"character", "characters", "char", "chars", "letter", "letters", 
 
 
 @dataclass(frozen=True)
-class Gap(Lacuna):
-    prefix: str  # of its name in the source
+class GapElement(Lacuna):
+    prefix: str  # namespace prefix of its tag in the source
     reason: str
     identifier: str | None  # its xml:id
 
@@ -74,29 +73,26 @@ class Gap(Lacuna):
                 pieces.append(f"<{element} reason={reason}{cert}{named}>{escape(run)}</{element}>")
             else:
                 pieces.append(f'<{self.prefix}gap reason={reason} quantity="{len(run)}" unit="character"{named}/>')
-            named = ""  # an identifier stands once
+            named = ""  # an identifier must be unique
         return "".join(pieces)
 
 
 def parse(source: str | bytes) -> Document:
     """Read a whole document, or any well-formed piece of one.
 
-    Of a whole document the ``<div type="edition">`` are read, the whole body where there is none. Each ``<div>`` is a
-    passage of its own.
+    Of a whole document, each ``<div type="edition">`` is read, or the whole body if there is none. Each ``<div>`` is a
+    separate passage.
     """
-    encoded = str.encode
-    if isinstance(source, bytes):
-        source, encoded = _decoded(source)
-    if len(source) > LARGEST:
-        raise NotationError(f"line 1, column 1: the document has more than {LARGEST:,} characters: split it", 1, 1)
-    if not source.strip("\ufeff \t\r\n"):
-        raise refusal(source, 0, "the document is empty")
-    passages = _Reading(source).passages()
-    return Document(source, NAME, tuple(passages), encoded)
+    text, encoded = (source, str.encode) if isinstance(source, str) else _decoded(source)
+    if len(text) > LONGEST_DOCUMENT:
+        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
+    if not text.strip("\ufeff \t\r\n"):
+        raise refusal(text, 0, "the document is empty")
+    return Document(text, NAME, tuple(_EpiDocParser(text).passages()), encoded)
 
 
-def _decoded(source: bytes):
-    """The text of a file, and how a text becomes a file like it; characters that it has no bytes for as references."""
+def _decoded(source: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Return the text of a file, and a function that encodes a text likewise, with references for what it cannot."""
     mark = next((mark for mark in _MARKS if source.startswith(mark)), b"")
     declared = _DECLARED.match(source[len(mark) : len(mark) + 200])
     encoding = _MARKS.get(mark) or (declared[1].decode() if declared else "utf-8")
@@ -121,8 +117,8 @@ class _Element:
     has_read: bool = False  # one of its children
 
 
-class _Reading:
-    """The events of expat, in the order of the source."""
+class _EpiDocParser:
+    """Handle the events of expat, in the order of the source."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -132,13 +128,13 @@ class _Reading:
         except UnicodeEncodeError as error:
             raise refusal(source, error.start - len(before), "this is not a character") from None
         self._shift = len(before)
-        self._bytes = self._characters = 0  # a byte of the data and its character, the last that was asked for
+        self._bytes = self._characters = 0  # the last byte offset that was converted, and its character offset
         self._stack: list[_Element] = []
-        self._gap: tuple[dict[str, str], int, int] | None = None  # the one that is open: where, how deep
+        self._gap: tuple[dict[str, str], int, int] | None = None  # the open one: attributes, offset, depth
         self._reader = PassageReader()
-        self._read: list[tuple[bool, PassageReader]] = []  # of an edition?
+        self._read: list[tuple[bool, PassageReader]] = []  # whether it is in an edition, its reader
 
-    def passages(self):
+    def passages(self) -> list[Passage]:
         parser = expat.ParserCreate("utf-8", " ")
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
@@ -152,14 +148,14 @@ class _Reading:
             raise refusal(self.source, self._offset(parser.ErrorByteIndex), f"not well-formed XML: {message}") from None
         self._end_passage(False)
         any_edition = any(is_edition for is_edition, _ in self._read)
-        found = [reader.passage() for is_edition, reader in self._read if is_edition or not any_edition]
-        found = [passage for passage in found if passage.parts]
-        if not found:
+        passages = [reader.passage() for is_edition, reader in self._read if is_edition or not any_edition]
+        passages = [passage for passage in passages if passage.parts]
+        if not passages:
             raise refusal(self.source, 0, 'there is no text: neither in a <div type="edition"> nor elsewhere')
-        return found
+        return passages
 
     def _offset(self, byte: int) -> int:
-        """The place in the source of a byte of the data; asked for in rising order, so that each is counted once."""
+        """Convert an offset in the data to one in the source; called in rising order, so that each is counted once."""
         self._characters += len(self._data[self._bytes : byte].decode("utf-8", "ignore"))
         self._bytes = byte
         return min(max(self._characters - self._shift, 0), len(self.source))
@@ -174,7 +170,7 @@ class _Reading:
         namespace, _, name = qualified.rpartition(" ")
         name = name if namespace in ("", TEI) else ""
         if len(self._stack) >= DEEPEST:
-            raise refusal(self.source, offset, f"more than {DEEPEST} elements stand within each other")
+            raise refusal(self.source, offset, f"more than {DEEPEST} elements are nested")
         element = self._within(name, attributes)
         if name == "div":
             self._end_passage(bool(self._stack) and self._stack[-1].is_edition)
@@ -193,7 +189,7 @@ class _Reading:
             element.is_read = False  # what stands in it describes it
 
     def _within(self, name: str, attributes: dict[str, str]) -> _Element:
-        """What an element is, given those that it stands in."""
+        """Return what an element is, given those that it is in."""
         language = attributes.get(f"{XML} lang") or attributes.get("lang")
         around = self._stack[-1] if self._stack else _Element("", name not in _WHOLE_NAMES, False, False, None)
         is_read, is_edition = around.is_read, around.is_edition
@@ -222,15 +218,20 @@ class _Reading:
         element = self._stack.pop()
         if self._gap is not None and len(self._stack) == self._gap[2] - 1:
             (attributes, start, _), self._gap = self._gap, None
-            end = _TAG.match(self.source, start).end()
+            end = self._tag_end(start)
             if not self.source.endswith("/>", start, end):
-                end = _TAG.match(self.source, offset).end()
+                end = self._tag_end(offset)
             self._add_gap(attributes, start, end, element.is_foreign)
             return
         if element.name == "div":
             self._end_passage(element.is_edition)
         elif element.is_read and (element.name in _APART - _BREAKS or element.name == "w"):
             self._reader.space(offset)
+
+    def _tag_end(self, start: int) -> int:
+        tag = _TAG.match(self.source, start)
+        assert tag is not None  # expat has read a tag there
+        return tag.end()
 
     def _text(self, text: str) -> None:
         element = self._stack[-1]
@@ -245,48 +246,48 @@ class _Reading:
     # --- Gaps ---------------------------------------------------------------------------------------------------
 
     def _add_gap(self, attributes: dict[str, str], start: int, end: int, is_foreign: bool) -> None:
-        length = self._length(attributes, start)
+        blank = self._blank(attributes, start)
         reason = attributes.get("reason", "lost")
-        if length is None or is_foreign or reason not in ("lost", "illegible"):
-            self._reader.space(start)  # lines, or what the editor left out: it stays as it is
+        if blank is None or is_foreign or reason not in ("lost", "illegible"):
+            self._reader.space(start)  # lost lines, or what the editor omitted: it stays as it is
             return
-        prefix = _PREFIX.match(self.source, start)[1] or ""
-        self._reader.lacuna(Gap(*length, start, end, prefix, reason, attributes.get(f"{XML} id")))
+        prefix = _PREFIX.match(self.source, start)
+        name = prefix[1] if prefix and prefix[1] else ""
+        self._reader.lacuna(GapElement(blank, start, end, name, reason, attributes.get(f"{XML} id")))
 
-    def _length(self, attributes: dict[str, str], start: int) -> tuple[int | None, int | None] | None:
-        """Least and most characters, both None where the extent is unknown; None if it is not in characters."""
-
-        def refuse(message: str) -> NotationError:
-            return refusal(self.source, start, message)
-
-        def number(name: str) -> float | None:
-            if name not in attributes:
-                return None
-            try:
-                value = float(attributes[name])
-                if value in (float("inf"), float("-inf")) or value != value:
-                    raise ValueError
-                return value
-            except ValueError:
-                raise refuse(f"{name}={attributes[name]!r} of this gap is not a number") from None
-
+    def _blank(self, attributes: dict[str, str], start: int) -> Blank | None:
+        """Return the length of a gap; None if it is not counted in characters."""
         if attributes.get("unit", "character").lower() not in _CHARACTERS:
             return None
         extent = attributes.get("extent", "")
         if re.fullmatch(r"-?\d+", extent):  # as older files have it
             attributes = {"quantity": extent, **attributes}
-        quantity, least, most = number("quantity"), number("atLeast"), number("atMost")
+        quantity, least, most = (self._number(attributes, name, start) for name in ("quantity", "atLeast", "atMost"))
         if least is not None or most is not None:
-            return bounds(ceil(least) if least is not None else 1, floor(most) if most is not None else None, refuse)
+            bounds = ceil(least) if least is not None else 1, floor(most) if most is not None else None
+            return checked_blank(self.source, start, *bounds)
         if quantity is None:
-            return None, None
-        low, high = bounds(floor(quantity), ceil(quantity), refuse)
-        return bounds(*about(high), refuse) if attributes.get("precision") == "low" else (low, high)
+            return Blank()
+        blank = checked_blank(self.source, start, floor(quantity), ceil(quantity))
+        if attributes.get("precision") == "low":
+            return checked_blank(self.source, start, *about(ceil(quantity)))
+        return blank
+
+    def _number(self, attributes: dict[str, str], name: str, start: int) -> float | None:
+        if name not in attributes:
+            return None
+        try:
+            value = float(attributes[name])
+        except ValueError:
+            value = nan
+        if not isfinite(value):
+            raise refusal(self.source, start, f"{name}={attributes[name]!r} of this gap is not a number")
+        return value
 
     # --- Entities -----------------------------------------------------------------------------------------------
 
-    def _entity_declared(self, name: str, *declaration) -> None:
-        message = f"the document declares the entity {name}: files with entities of their own are not read"
+    def _entity_declared(self, name: str, *declaration: object) -> NoReturn:
+        message = f"the document declares the entity {name}: files that declare entities are not read"
         raise refusal(self.source, max(0, self.source.rfind("<!ENTITY", 0, self._here())), message)
 
     def _entity_skipped(self, name: str, is_parameter: bool) -> None:

@@ -1,7 +1,7 @@
-"""Which language a text is in, by its letters, and how its editor writes them.
+"""Detect the language of a text from its letters, and write restorations as its editor writes.
 
-A model knows the letters of one language. A letter of another script is refused where it stands: it may be a slip (a
-Latin o in a Greek word) that would spoil the reading.
+A model knows the letters of one language. A letter of another script is refused: it may be a typo (a Latin o in a Greek
+word) that would mislead the model.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ CODES = {"grc": "greek", "el": "greek", "la": "latin", "lat": "latin"}  # as in 
 
 @cache
 def script(character: str) -> str | None:
-    """``greek``, ``latin`` or another script by its Unicode name; None for what is no letter."""
+    """Return ``greek``, ``latin`` or another script by its Unicode name; None for what is not a letter."""
     if not character.isalpha() or unicodedata.category(character) == "Lm":  # a modifier, such as the sign of a numeral
         return None
     return unicodedata.name(unicodedata.normalize("NFKD", character)[0], "unnamed").split()[0].lower()
 
 
 def language_of(source: str, passage: Passage, language: str | None = None) -> str:
-    """The language to restore a passage in: as asked for, else by its letters, else as its editor calls it.
+    """Return the language of a passage: ``language`` if given, else by its letters, else by the editor's name for it.
 
-    Letters of any other script are refused with their place, but for those that the editor marks as foreign.
+    Letters of any other script are refused with their position, unless the editor marks them as foreign.
     """
     if language is not None and language not in LANGUAGES:
         raise BlankLMError(f"there is no language {language!r}: known are {', '.join(LANGUAGES)}")
-    letters = [(script(c), c, place) for c, place in _characters(passage) if script(c)]
-    counts = {known: sum(found == known for found, _, _ in letters) for known in LANGUAGES}
-    chosen = language or max(counts, key=counts.get)
-    for found, character, place in letters:
-        if found != chosen:
-            what = f"{found.capitalize()} letter {character!r} (U+{ord(character):04X})"
+    letters = [(name, c, place) for c, place in _characters(passage) if (name := script(c))]
+    counts = {known: sum(name == known for name, _, _ in letters) for known in LANGUAGES}
+    chosen = language or max(LANGUAGES, key=lambda known: counts[known])
+    for name, character, place in letters:
+        if name != chosen:
+            what = f"{name.capitalize()} letter {character!r} (U+{ord(character):04X})"
             raise refusal(source, place, f"the {what} in a {chosen.capitalize()} text: correct it, or take it out")
     if language is None and not counts[chosen]:
         written = CODES.get((passage.language or "").split("-")[0].lower())
@@ -55,10 +55,10 @@ def _characters(passage: Passage) -> Iterator[tuple[str, int]]:
 
 
 def as_written(restored: str, before: str, behind: str, letters: str) -> str:
-    """A restoration in the hand of the text around it: its sigmas and its case.
+    """Return a restoration with the sigmas and the case of the text around it.
 
-    ``before`` and ``behind`` are the characters that it stands between, ``-`` for one that is not known; ``letters``
-    are all those of the passage.
+    ``before`` and ``behind`` are the characters next to it, ``-`` for an unknown one; ``letters`` are all those of the
+    passage.
     """
     if any(c.isalpha() for c in letters) and not any(c.islower() for c in letters):
         restored = restored.upper()

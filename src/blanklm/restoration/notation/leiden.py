@@ -29,11 +29,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from blanklm.core.template import Blank
 from blanklm.errors import NotationError
-from blanklm.restoration.notation.document import Document, Lacuna, PassageReader, Supplement, about, bounds, refusal
+from blanklm.restoration.notation.document import (
+    Document,
+    Lacuna,
+    Passage,
+    PassageReader,
+    Supplement,
+    about,
+    checked_blank,
+    refusal,
+)
 
 NAME = "leiden"
-LARGEST = 1_000_000  # characters of a document
+LONGEST_DOCUMENT = 1_000_000  # characters
 
 _DASH = "\\-\u2010-\u2015\u2212"
 _DOT = "(?:[.\u2026]\u0323?|[ ]\u0323)"  # also a dot below nothing
@@ -51,6 +61,7 @@ _VACANT = rf"[vu]ac(?:at|ant)?(?:\.{_SPACES}|{_SPACES}{_BEHIND})"
 _VACAT = re.compile(rf"\({_VACANT}\)|{_BEFORE}{_VACANT}", re.IGNORECASE)
 _VACAT_AMONG_GREEK = re.compile(rf"\(v+\.?\)|{_BEFORE}v+(?:\.|{_BEHIND})")
 _TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
+_NUMBER = re.compile("[0-9]+")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
     rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>[0-9]+) | (?P<unknown>\?)
@@ -61,8 +72,8 @@ _LOSS = re.compile(  # what the description of a loss is made of
 
 
 @dataclass(frozen=True)
-class Bracketed(Lacuna):
-    """Stands in ``[ ]`` already."""
+class BracketedLacuna(Lacuna):
+    """A lacuna that is already in ``[ ]``."""
 
     opening, closing = "", ""
 
@@ -72,39 +83,42 @@ class Bracketed(Lacuna):
 
 
 @dataclass(frozen=True)
-class Traces(Bracketed):
-    """Stands outside of ``[ ]``."""
+class TracesLacuna(BracketedLacuna):
+    """Traces of letters, which are not in ``[ ]``."""
 
     opening, closing = "[", "]"
 
 
 def parse(source: str | bytes) -> Document:
-    if isinstance(source, bytes):
-        try:
-            source = source.decode("utf-8")
-        except UnicodeDecodeError as error:
-            before = source[: error.start].decode("utf-8")
-            raise refusal(before, len(before), "these bytes are not UTF-8: save the file as UTF-8") from None
-    if len(source) > LARGEST:
-        raise NotationError(f"line 1, column 1: the document has more than {LARGEST:,} characters: split it", 1, 1)
-    if not source.strip("\ufeff \t\r\n"):
-        raise refusal(source, 0, "the document is empty")
-    passage = _Reading(source).passage()
+    text = source if isinstance(source, str) else _decoded(source)
+    if len(text) > LONGEST_DOCUMENT:
+        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
+    if not text.strip("\ufeff \t\r\n"):
+        raise refusal(text, 0, "the document is empty")
+    passage = _LeidenParser(text).passage()
     if not passage.parts:
-        raise refusal(source, 0, "there is no text")
-    return Document(source, NAME, (passage,))
+        raise refusal(text, 0, "there is no text")
+    return Document(text, NAME, (passage,))
 
 
-class _Reading:
-    """From left to right, with the brackets that are open."""
+def _decoded(source: bytes) -> str:
+    try:
+        return source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = source[: error.start].decode("utf-8")
+        raise refusal(before, len(before), "these bytes are not UTF-8: save the file as UTF-8") from None
+
+
+class _LeidenParser:
+    """Read the source from left to right, keeping track of the brackets that are open."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._reader = PassageReader()
-        self._open: list[tuple[str, int]] = []  # each bracket and its place
+        self._open: list[tuple[str, int]] = []  # brackets and their offsets
         self._is_greek = re.search(r"[Ͱ-Ͽἀ-῿]", source) is not None
 
-    def passage(self):
+    def passage(self) -> Passage:
         offset = 0
         while offset < len(self.source):
             offset = self._step(offset)
@@ -114,44 +128,46 @@ class _Reading:
         return self._reader.passage()
 
     def _step(self, offset: int) -> int:
-        """Read what stands here; where it ends."""
+        """Read what is at ``offset``, and return where it ends."""
         source, inside = self.source, self._open[-1][0] if self._open else ""
-        if found := _LINE_NUMBER.match(source, offset):
-            return found.end()
-        if self._reader.in_word and (found := _HYPHEN.match(source, offset)):
+        if match := _LINE_NUMBER.match(source, offset):
+            return match.end()
+        if self._reader.in_word and (match := _HYPHEN.match(source, offset)):
             self._reader.join()
-            return found.end()
-        if found := _VACAT.match(source, offset) or (self._is_greek and _VACAT_AMONG_GREEK.match(source, offset)):
+            return match.end()
+        if (match := _VACAT.match(source, offset)) or (
+            self._is_greek and (match := _VACAT_AMONG_GREEK.match(source, offset))
+        ):
             self._reader.space(offset)
-            return found.end()
+            return match.end()
         if inside == "[" and (end := self._loss(offset)):
             return end
-        if found := _REMARK.match(source, offset):
-            return found.end()
-        if inside in _ANGLES and source[offset] == "=":  # behind it stands what the stone has
+        if match := _REMARK.match(source, offset):
+            return match.end()
+        if inside in _ANGLES and source[offset] == "=":  # after it comes what the stone has
             close = source.find(_OPEN[inside], offset)
             return close if close >= 0 else len(source)
         if end := self._bracket(offset):
             return end
-        if inside != "[" and (found := _TRACES.match(source, offset)):
-            count = _dots(found[0]) + found[0].count("+")
-            self._lacuna(Traces, count, count, offset, found.end())
-            return found.end()
-        if found := _LINES_LOST.match(source, offset):
+        if inside != "[" and (match := _TRACES.match(source, offset)):
+            count = _dots(match[0]) + match[0].count("+")
+            self._lacuna(TracesLacuna, count, count, offset, match.end())
+            return match.end()
+        if match := _LINES_LOST.match(source, offset):
             self._reader.space(offset)
-            return found.end()
-        if found := _LINE_END.match(source, offset):
-            return found.end()
-        if inside == "[" and source[offset] in "0123456789":
-            raise self._bare_number(re.compile("[0-9]+").match(source, offset)[0], offset)
+            return match.end()
+        if match := _LINE_END.match(source, offset):
+            return match.end()
+        if inside == "[" and (match := _NUMBER.match(source, offset)):
+            raise self._bare_number(match[0], offset)
         self._reader.letters(source[offset], offset)
         return offset + 1
 
     def _bracket(self, offset: int) -> int | None:
-        found = _PAIR.match(self.source, offset)
-        if not found:
+        match = _PAIR.match(self.source, offset)
+        if not match:
             return None
-        mark, inside = found[0], self._open[-1][0] if self._open else ""
+        mark, inside = match[0], self._open[-1][0] if self._open else ""
         if mark == "]]" and inside == "[":  # the first of three
             mark = "]"
         if mark == "{":
@@ -188,19 +204,20 @@ class _Reading:
     # --- Losses within brackets -----------------------------------------------------------------------------------
 
     def _loss(self, offset: int) -> int | None:
-        """Where the loss ends that begins here, None if none does."""
+        """Read a description of a loss at ``offset``, and return where it ends; None if there is none."""
         if self.source[offset].isspace() and not self.source.startswith("\u0323", offset + 1):
             return None
-        kinds, numbers, dots, end = [], [], 0, offset
-        while found := _LOSS.match(self.source, end):
-            if not kinds and (
-                found.start(found.lastgroup) > offset or found.lastgroup in ("number", "unknown", "unit")
-            ):
+        kinds: list[str] = []
+        numbers: list[int] = []
+        dots, end = 0, offset
+        while match := _LOSS.match(self.source, end):
+            kind = match.lastgroup or ""  # one group always matches
+            if not kinds and (match.start(kind) > offset or kind in ("number", "unknown", "unit")):
                 return None
-            kinds.append(found.lastgroup)
-            numbers += [int(found["number"][:9])] if found["number"] else []
-            dots += _dots(found["dot"] or "")
-            end = found.end()
+            kinds.append(kind)
+            numbers += [int(match["number"][:9])] if match["number"] else []
+            dots += _dots(match["dot"] or "")
+            end = match.end()
         if not kinds:
             return None
         if "unknown" in kinds and dots <= 1:  # as in [.?]; [...?] is three letters, perhaps
@@ -215,11 +232,11 @@ class _Reading:
             else:
                 raise refusal(self.source, offset, "how many letters are lost here? write one number, or two as in 5-7")
         start, end = self._alone(offset, end)
-        self._lacuna(Bracketed, least, most, start, end)
+        self._lacuna(BracketedLacuna, least, most, start, end)
         return end
 
     def _alone(self, start: int, end: int) -> tuple[int, int]:
-        """The place of a loss, with the spaces around it where nothing else stands in the brackets."""
+        """Return the bounds of a loss, with the spaces around it if it is alone in its brackets."""
         before, behind = start, end
         while self.source[before - 1 : before] in (" ", "\t"):
             before -= 1
@@ -228,13 +245,9 @@ class _Reading:
         is_alone = self.source[before - 1 : before] == "[" and self.source[behind : behind + 1] == "]"
         return (before, behind) if is_alone else (start, end)
 
-    def _lacuna(self, kind: type[Bracketed], least: int | None, most: int | None, start: int, end: int) -> None:
-        def refuse(message: str) -> NotationError:
-            return refusal(self.source, start, message)
-
-        if least is not None:
-            least, most = bounds(least, most, refuse)
-        self._reader.lacuna(kind(least, most, start, end))
+    def _lacuna(self, kind: type[BracketedLacuna], least: int | None, most: int | None, start: int, end: int) -> None:
+        blank = Blank() if least is None else checked_blank(self.source, start, least, most)
+        self._reader.lacuna(kind(blank, start, end))
 
 
 def _dots(text: str) -> int:
