@@ -13,9 +13,7 @@ from blanklm.paper import runner
 from blanklm.paper.bundled import greek, latin, restorer_recipe
 from blanklm.paper.bundled.characters import encode_characters, pieces_of, snippets
 from blanklm.paper.tables import restoration
-from blanklm.restoration.lexicon import LEXICON, Lexicon
 from blanklm.restoration.restorer import Restorer
-from tests.support.models import make_restorer
 
 LEXICON = "words.tsv.xz"
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
@@ -62,19 +60,13 @@ def test_every_system_gets_its_row(damaged, tmp_path, name):
     assert json.loads((tmp_path / "results" / f"{name}.json").read_text()) == row
     measured = {key: row[key] for key in experiment.measurements()}
     assert all(value["cer"] >= 0 and value["gaps"] for value in measured.values())
-    assert result["training"]["steps"] >= 1 and result["valid_bound"] > 0
-    (tmp_path / "out").mkdir()
-    restoration.pack(tmp_path / "out", tmp_path / "work")
-    with tarfile.open(tmp_path / "out" / "results.tar.gz") as archive:
-        assert f"{part}/result.json" in archive.getnames()
-    assert f"{part}: " in restoration.summary(tmp_path / "work")
-    assert (tmp_path / "work" / part / "model" / LEXICON).exists() == (restoration.recipe_of(part).kind == "mixed")
-    if part in ("greek", "latin"):
-        assert measured["editors"]["gaps"] and (tmp_path / "out" / f"{part}.tar").exists()
-        assert (
-            len(Restorer.from_pretrained(tmp_path / "work" / part / "model", device="cpu").fill([["α", Blank(2, 2)]]))
-            == 1
-        )
+    assert row["training"]["steps"] >= 1 and row["valid_bound"] > 0 and row["tokens_read"] > 0
+    assert row["provenance"]["hardware"]["cores"] >= 1
+    assert (tmp_path / name / "model" / LEXICON).exists() == (experiment.recipe.kind == "mixed")
+    assert f"{name}: single " in restoration.table([row])
+    if name in ("greek", "latin"):
+        restorer = Restorer.from_pretrained(tmp_path / name / "model", device="cpu")
+        assert measured["editors"]["gaps"] and len(restorer.fill([["α", Blank(2, 2)]])) == 1
 
 
 def test_latin_words_without_their_first_letter_are_repaired():
@@ -102,11 +94,14 @@ def test_what_is_measured_is_not_measured_again(damaged, tmp_path, monkeypatch):
     assert again["0.25"] == row["0.25"] and again["papyri"]["gaps"] == row["papyri"]["gaps"]
 
 
-def test_words_are_compared_with_letters_alone_and_what_is_done_is_kept(damaged, tmp_path, monkeypatch):
-    restorer, path = make_restorer(), tmp_path / "words.json"
-    restorer.lexicon = Lexicon.of(GREEK, 1, 1)
-    restoration.compare_words("greek", restorer, path, 2, ["phi_ml"])
-    found = json.loads(path.read_text())
-    assert set(found) == {"letters alone", "and words"} and all(set(half) == {"phi_ml"} for half in found.values())
-    with pytest.raises(BlankLMError, match="no measurement 'phiml' of greek: choose single"):
-        restoration.compare_words("greek", restorer, path, 2, ["phiml"])
+def test_a_model_that_exists_is_measured_with_and_without_its_lexicon(damaged, tmp_path, blanklm):
+    (made,) = restoration.experiments(tmp_path / "made", None, ["latin"], texts=2, seconds=0.3)
+    made.train(quiet)
+    model = tmp_path / "made" / "latin" / "model"
+    arguments = ("reproduce", "restoration", "--out", tmp_path / "out", "--texts", 2, "--model", model)
+    code, lines, said = blanklm(*arguments, "--system", "latin-words")
+    assert code == 0 and "letters alone, single" in lines[0] and "and words, single" in lines[0], said
+    row = json.loads((tmp_path / "out" / "results" / "latin-words.json").read_text())
+    assert row["letters alone"].keys() == row["and words"].keys() == {"single"}
+    code, _, said = blanklm(*arguments)
+    assert code == 1 and "say with --system" in said

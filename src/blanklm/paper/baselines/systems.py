@@ -17,7 +17,7 @@ from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models import registry
-from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, Unfilled, Written
+from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, CanvasIds, WrittenSpans
 from blanklm.restoration.draft import Draft, Part
 from blanklm.restoration.results import Candidate
 from blanklm.training import checkpoint

@@ -15,17 +15,18 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-import torch
-
 from blanklm.core.template import Blank
-from blanklm.data import Masked, editors_restorations, read_corpus, slots_of_corpus
+from blanklm.data import MaskedText, editors_restorations, read_corpus, slots_of_corpus
 from blanklm.errors import BlankLMError
 from blanklm.paper import runner
 from blanklm.paper.baselines.systems import SlotBySlot
 from blanklm.paper.bundled import greek, latin
-from blanklm.paper.bundled.restorers import CALIBRATED, Corpus, Recipe
-from blanklm.paper.tables.report import write_json
-from blanklm.paper.tasks.restoration import RATIOS, System, evaluate_fill, evaluate_rank, score_ranked, without_repeats
+from blanklm.paper.bundled.restorer_recipe import CALIBRATION_TEXTS, Corpus, Kind, Recipe
+from blanklm.paper.provenance import Row, read_json, write_json
+from blanklm.paper.runner import Say
+from blanklm.paper.tasks import restoration as task
+from blanklm.paper.tasks.restoration import evaluate_fill, evaluate_rank, score_ranked, without_repeats
+from blanklm.restoration.draft import Part
 from blanklm.restoration.normalise import fold
 from blanklm.restoration.restorer import Restorer
 from blanklm.restoration.results import Candidate
@@ -172,7 +173,7 @@ def excerpts(split: str, most: int | None, system: task.System) -> Measured:
     """Published items: a gap of known length in an excerpt. Accents are stripped from the solutions too."""
     rows = [line.split("\t") for line in read_corpus("greek_documentary", split)][1:]
     rows = Random(SEED).sample(rows, min(most or len(rows), len(rows)))
-    documents = [[left, Blank.exactly(len(target)), right] for _, left, target, right, *_ in rows]
+    documents: list[list[Part]] = [[left, Blank.exactly(len(target)), right] for _, left, target, right, *_ in rows]
     ranked = [gaps[0] for gaps in system.rank(documents)]
     truths = [fold(row[2]) for row in rows]
     measured = score_ranked(ranked, truths)

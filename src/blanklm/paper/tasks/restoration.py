@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from blanklm.core.template import Blank
-from blanklm.data.masking import Masked
+from blanklm.data.masking import MaskedText
 from blanklm.paper.tasks.metrics import character_error_rate, expected_calibration_error
 from blanklm.restoration.draft import Part
 from blanklm.restoration.restorer import Restorer
@@ -33,7 +33,7 @@ class System(Protocol):
         ...
 
 
-def document(masked: Masked, least: float = 1.0, most: float = 1.0) -> list[Part]:
+def document(masked: MaskedText, least: float = 1.0, most: float = 1.0) -> list[Part]:
     """Return strings and gaps; the range of a gap is ``least`` to ``most`` times its length, or, with 0, unknown."""
     parts: list[Part] = [masked.template.pieces[0]]
     for span, piece in zip(masked.spans, masked.template.pieces[1:], strict=True):
@@ -44,7 +44,7 @@ def document(masked: Masked, least: float = 1.0, most: float = 1.0) -> list[Part
 
 
 def evaluate_fill(
-    system: System, masked: Sequence[Masked], lengths: tuple[float, float] = (1.0, 1.0)
+    system: System, masked: Sequence[MaskedText], lengths: tuple[float, float] = (1.0, 1.0)
 ) -> dict[str, float]:
     """Measure CER and exact matches of the best guesses; ``lengths`` are ``least`` and ``most`` of ``document``."""
     started = time.perf_counter()
@@ -63,7 +63,7 @@ def evaluate_fill(
     }
 
 
-def evaluate_rank(system: System, masked: Sequence[Masked], n: int = TOP) -> dict[str, float]:
+def evaluate_rank(system: System, masked: Sequence[MaskedText], n: int = TOP) -> dict[str, float]:
     """Measure CER of the best candidate, accuracy of the first and of the first n, and calibration (ECE)."""
     started = time.perf_counter()
     ranked = [candidates for gaps in system.rank([document(m) for m in masked], n) for candidates in gaps]
@@ -94,7 +94,7 @@ def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
 
 
-def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> dict[float, float]:
+def calibrate(restorer: Restorer, masked: Sequence[MaskedText], beam: int = 5) -> dict[float, float]:
     """Return for each temperature the log loss of the first candidate's probability of being right, in nats.
 
     The temperature to restore with is the one with the lowest loss on texts that were not trained on.
@@ -112,7 +112,7 @@ def calibrate(restorer: Restorer, masked: Sequence[Masked], beam: int = 5) -> di
     return costs
 
 
-def without_repeats(masked: Sequence[Masked], known: set[str]) -> list[Masked]:
+def without_repeats(masked: Sequence[MaskedText], known: set[str]) -> list[MaskedText]:
     """Leave out texts that are in ``known``, the training texts: formulaic inscriptions repeat."""
     return [m for m in masked if m.text not in known]
 
