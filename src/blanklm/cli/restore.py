@@ -9,16 +9,14 @@ from typing import Annotated
 import typer
 
 from blanklm.bulk.lines import one_line_json
-from blanklm.cli.from_dataclass import with_options
-from blanklm.cli.options import Device, Json
+from blanklm.cli.options import Device, Json, expanded
 from blanklm.cli.output import progress_bar, say, terminal
 from blanklm.errors import BlankLMError
 from blanklm.restoration.options import RestoreOptions
 
 
-@with_options(RestoreOptions)
+@expanded
 def restore(
-    options: RestoreOptions,
     text: Annotated[
         str | None, typer.Argument(help="A damaged text, Leiden or EpiDoc. None: read --file or standard input.")
     ] = None,
@@ -27,6 +25,8 @@ def restore(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="By default the bundled model of the language.")
     ] = None,
+    *,
+    options: RestoreOptions,
     details: Annotated[
         bool | None, typer.Option(help="Show candidates and parallels; by default at a terminal and with --out.")
     ] = None,

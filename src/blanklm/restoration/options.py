@@ -1,61 +1,53 @@
-"""The options of a restoration, for ``blanklm.restore``, the command line and the server.
-
-To add one, add a field here and use it where it matters: the command line and the HTTP API are derived from the fields.
-"""
+"""How to restore: the options that ``blanklm.restore``, the command line and the server share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from blanklm.errors import BlankLMError
+from blanklm.errors import OptionError
+from blanklm.options import option
 
-
-def option(default: Any, description: str, **metadata: Any) -> Any:
-    """Make a field: ``ge`` and ``le`` are its bounds, ``short`` a letter for it, ``old_name`` is still accepted."""
-    return field(default=default, metadata={"description": description, **metadata})
+Notation = Literal["leiden", "epidoc"]
+Language = Literal["greek", "latin"]
+Count = Literal["characters", "letters"]
 
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    notation: Literal["leiden", "epidoc"] | None = option(None, "Detected by default.")
-    language: Literal["greek", "latin"] | None = option(None, "Detected from the letters by default.")
-    top: int = option(20, "How many restorations of each gap, best first.", ge=1, short="n")
+    notation: Notation | None = option(None, "Detected by default.")
+    language: Language | None = option(None, "Detected from the letters by default.")
+    top: int = option(20, "How many restorations of each gap, best first.", "--top", "-n", ge=1)
     abstain_below: float = option(0.05, "Leave a gap as it is if nothing is as probable as this.", ge=0, le=1)
     min_confidence: float = option(
-        0.0, "Leave characters lost that are less probable than this.", ge=0, le=1, old_name="sure"
+        0.0, "Leave characters lost that are less probable than this.", "--min-confidence", "--sure", ge=0, le=1
     )
-    parallels: int = option(3, "How many parallels for each gap.", ge=0)
-    count: Literal["characters", "letters"] = option(
-        "characters", "What lengths count: all characters, or letters only (no spaces)."
-    )
+    parallels: int = option(3, "How many parallels for each gap.", ge=0, le=20)
+    count: Count = option("characters", "What lengths count: all characters, or letters only (no spaces).")
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(RestoreOptions)
-        for entry in fields(self):
-            value, least, most = getattr(self, entry.name), entry.metadata.get("ge"), entry.metadata.get("le")
-            if choices := _choices(hints[entry.name]):
-                if value not in choices:
-                    known = " or ".join(repr(choice) for choice in choices if choice is not None)
-                    raise BlankLMError(f"`{entry.name}` must be {known}, not {value!r}")
-            elif most is not None and not least <= value <= most:
-                raise BlankLMError(f"`{entry.name}` must be between {least} and {most}, not {value}")
-            elif value < least:
-                raise BlankLMError(f"`{entry.name}` must be at least {least}, not {value}")
+        choices: dict[str, tuple[Any, ...]] = {
+            "notation": (None, *get_args(Notation)),
+            "language": (None, *get_args(Language)),
+            "count": get_args(Count),
+        }
+        for name, values in choices.items():
+            if getattr(self, name) not in values:
+                known = " or ".join(repr(value) for value in values if value is not None)
+                raise OptionError(name, f"`{name}` must be {known}, not {getattr(self, name)!r}")
+        for name in ("abstain_below", "min_confidence"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise OptionError(name, f"`{name}` must be between 0 and 1, not {getattr(self, name)}")
+        for name, least in (("top", 1), ("parallels", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(name, f"`{name}` must be at least {least}, not {getattr(self, name)}")
 
     @classmethod
     def of(cls, **settings: Any) -> RestoreOptions:
-        """Make options of keywords, which may use the old name of an option."""
-        renamed = {entry.metadata.get("old_name", entry.name): entry.name for entry in fields(cls)}
-        return cls(**{renamed.get(name, name): value for name, value in settings.items()})
-
-
-def _choices(hint: Any) -> list[Any]:
-    """Return the values that a Literal allows, with None if it is optional; empty for any other type."""
-    choices: list[Any] = []
-    for part in get_args(hint):
-        choices += [None] if part is type(None) else get_args(part) or [part]
-    return choices
+        """Make options of keywords; the old name ``sure`` is accepted too."""
+        if "sure" in settings:
+            settings["min_confidence"] = settings.pop("sure")
+        return cls(**settings)
 
 
 DEFAULTS = RestoreOptions()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any
 from weakref import WeakMethod
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 
 from blanklm.errors import BlankLMError
 from blanklm.restoration.edition import Edition, damaged_passages, restore_document
@@ -18,37 +18,20 @@ from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.records import GapRecord, PassageRecord
 from blanklm.restoration.restorer import Restorer
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.task import Task, TaskBody, check_texts
+from blanklm.serve.tasks.task import Task, TaskBody, check_texts, options_of, with_options
 from blanklm.serve.worker import Job, Stopped
 
-MOST_PARALLELS = 20  # that a request may ask for
 
-
-def _option_fields() -> dict[str, Any]:
-    """Return the fields of a request: those of RestoreOptions, whose old names are the API's."""
-    hints, definitions = get_type_hints(RestoreOptions), {}
-    for entry in fields(RestoreOptions):
-        metadata = dict(entry.metadata)
-        name = metadata.pop("old_name", entry.name)
-        rules = {key: metadata[key] for key in ("description", "ge", "le") if key in metadata}
-        if name == "parallels":
-            rules["le"] = MOST_PARALLELS
-        definitions[name] = hints[entry.name], Field(entry.default, **rules)
-    return definitions
-
-
-class RestoreRequest(TaskBody):
+class RestoreTexts(TaskBody):
     texts: list[str] = Field(
         min_length=1,
         description="Damaged texts: [...] three lost letters, [c. 5] about five, [---] any number; or EpiDoc.",
         examples=[["d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"]],
     )
 
-    def options(self) -> RestoreOptions:
-        return RestoreOptions.of(**self.model_dump(include=set(_option_fields())))
 
-
-RestoreBody = create_model("RestoreBody", __base__=RestoreRequest, **_option_fields())
+class RestoreBody(with_options(RestoreTexts, RestoreOptions)):  # type: ignore[misc]  # made of the fields of RestoreOptions
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +71,10 @@ class RestoreTask(Task):
         return isinstance(model, Restorer)
 
     def jobs_with(
-        self, models: Mapping[str, Restorer], body: RestoreRequest, limits: Limits, deadline: float
+        self, models: Mapping[str, Restorer], body: RestoreTexts, limits: Limits, deadline: float
     ) -> Sequence[Job]:
         """Return a job per text; each passage is restored by the model of its language."""
-        options = body.options()
+        options = options_of(RestoreOptions, body)
         if options.top > limits.candidates:
             message = f"top is {options.top}, and at most {limits.candidates} candidates are allowed"
             raise Refusal(422, "too_many_candidates", message, "top")
@@ -113,7 +96,7 @@ class RestoreTask(Task):
     def jobs(self, name: str, model: Any, body: Any, limits: Limits, deadline: float) -> Sequence[Job]:
         return self.jobs_with({name: model}, body, limits, deadline)
 
-    def results(self, body: RestoreRequest, jobs: Sequence[Job]) -> list[dict]:
+    def results(self, body: RestoreTexts, jobs: Sequence[Job]) -> list[dict]:
         results = []
         for text, job in zip(body.texts, jobs, strict=True):
             record = job.answer.result().to_json()
