@@ -27,7 +27,7 @@ TABLES |= {name: partial(declared, name) for name in specs()}
 
 
 def rendered(text: str) -> str:
-    """Render the tables of a document anew."""
+    """Render the tables of a document."""
     return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
 
 
