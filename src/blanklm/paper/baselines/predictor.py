@@ -116,7 +116,7 @@ def query(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gp
 
 
 def ban_rows(first: Tensor, spaces: Tensor) -> Tensor:
-    """The row of bans [K] of tokens that are the ``first`` [K] of their span or not, which carries a space or not [K]."""
+    """[K] the row of bans a token is under: whether it is the ``first`` of its span, and whether that carries a space."""
     return torch.where(first, torch.where(spaces, FIRST_WITH_SPACE, FIRST), LATER)
 
 
