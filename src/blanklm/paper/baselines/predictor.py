@@ -116,7 +116,7 @@ def query(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gp
 
 
 def ban_rows(first: Tensor, spaces: Tensor) -> Tensor:
-    """[K] the row of bans a token is under: whether it is the ``first`` of its span, and whether that carries a space."""
+    """[K] the row of bans of a token: is it the ``first`` of its span, and does the span carry a space?"""
     return torch.where(first, torch.where(spaces, FIRST_WITH_SPACE, FIRST), LATER)
 
 
