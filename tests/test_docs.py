@@ -8,7 +8,6 @@ import pytest
 
 from blanklm.paper import render
 from blanklm.paper.render import sentiment, source
-from blanklm.paper.tasks.sentiment import not_beaten
 from tests.support.paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,7 +65,9 @@ def test_a_chosen_row_is_ahead_of_every_published_output(corpus):
     """As docs/results.md says."""
     r = source.result(f"sentiment-{corpus}")
     published = {name: row for name, row in r["known"].items() if "bleu" in row and name != "copy of the source"}
-    assert not_beaten(published, [row for name, row in r["ours"].items() if name in sentiment.CHOSEN]) == []
+    chosen = [row for name, row in r["ours"].items() if name in sentiment.CHOSEN]
+    for name, row in published.items():
+        assert any(ours["accuracy"] > row["accuracy"] and ours["bleu"] > row["bleu"] for ours in chosen), name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -1,1 +1,1 @@
-"""The models that the BLM is compared with, one model a file."""
+"""The models that the BLM is compared with, one model per file."""

@@ -22,15 +22,7 @@ from blanklm.models.attention import KVCache, one_token_step
 from blanklm.models.backbone import Pretrained
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.registry import register
-from blanklm.paper.baselines.predictor import (
-    FIRST,
-    FIRST_WITH_SPACE,
-    LATER,
-    CanvasIds,
-    PredictorConfig,
-    WordModel,
-    WrittenSpans,
-)
+from blanklm.paper.baselines.predictor import CanvasIds, PredictorConfig, WordModel, WrittenSpans, ban_rows
 from blanklm.paper.baselines.training_masks import draw_hidden
 
 
@@ -159,7 +151,7 @@ class BertLM(WordModel):
             vectors = self.write_on(z[rows], sequence[read.sequence, read.position], read, memory)  # [R, d]
             log_p = self.word_logits(vectors).log_softmax(1)  # [R, V]
             first = count[rows] == 1  # [R]
-            allowed = log_p + bans[torch.where(first, torch.where(spaces[rows], FIRST_WITH_SPACE, FIRST), LATER)]
+            allowed = log_p + bans[ban_rows(first, spaces[rows])]
             allowed[:, EOS] = log_p[:, EOS].masked_fill(first, -torch.inf)
             choice = torch.where(~first & (left[rows] <= 0), EOS, allowed.argmax(1))  # [R]
             log_prob[rows] += log_p.gather(1, choice[:, None]).squeeze(1)

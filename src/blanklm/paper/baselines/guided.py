@@ -33,7 +33,7 @@ class Guided(Masked):
         classifier.requires_grad_(False).eval()
         for direction in (classifier.forwards, classifier.backwards):
             direction.train()  # has no dropout, and cuDNN knows gradients in this mode only
-        self.guide = (classifier,)  # in a tuple, for it is no part of the model, neither trained nor saved with it
+        self.guide = (classifier,)  # in a tuple, so that it is neither trained nor saved as a part of the model
 
     def prepare(self, batch: Batch) -> Batch:  # type: ignore[override]  # another objective, saved as a Masked
         return batch
@@ -63,8 +63,8 @@ class Guided(Masked):
         with torch.autocast(tokens.device.type, enabled=False):
             soft = (logits / TEMPERATURE).softmax(1) @ classifier.embedding.weight  # [M, e]
             vectors = classifier.embedding(tokens).index_put(hidden.nonzero(as_tuple=True), soft)  # [B, L, e]
-            wanted = torch.full_like(lengths, self.style)  # [B]
-            return F.cross_entropy(classifier.read(vectors, lengths), wanted, reduction="none")
+            target = torch.full_like(lengths, self.style)  # [B]
+            return F.cross_entropy(classifier.read(vectors, lengths), target, reduction="none")
 
 
 def above_average(weights: Tensor, lengths: Tensor) -> Tensor:

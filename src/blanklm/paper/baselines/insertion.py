@@ -28,13 +28,11 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import initialise, scale_down_
 from blanklm.models.registry import register
 from blanklm.paper.baselines.predictor import (
-    FIRST,
-    FIRST_WITH_SPACE,
-    LATER,
     CanvasIds,
     PredictorConfig,
     WordModel,
     WrittenSpans,
+    ban_rows,
     best_of_each,
 )
 
@@ -228,7 +226,8 @@ class _Drafts:
         self.canvases, self.free = canvases, free
         items, owners = zip(*(_without_blanks(canvas.ids) for canvas in canvases), strict=True)
         self.items, self.lengths = (part.to(device) for part in pad(items))  # [B, W], [B]
-        self.owner = (pad([[o + 1 for o in each] for each in owners])[0] - 1).to(device)  # [B, W + 1] -1: no blank
+        numbered = [[owner + 1 for owner in slots] for slots in owners]
+        self.owner = (pad(numbered)[0] - 1).to(device)  # [B, W + 1] -1: no blank
         self.owner = F.pad(self.owner, (0, self.items.shape[1] + 1 - self.owner.shape[1]), value=-1)
         self.origin = torch.full_like(self.items, -1)  # [B, W] the blank a word was written for
         blanks = torch.tensor([len(canvas.spaces) for canvas in canvases], device=device)  # [B]
@@ -255,8 +254,8 @@ class _Drafts:
         unfilled = (self.blank[texts] & (words == 0)).any(1)  # [N]
         if not self.free:
             words = words.gather(1, owner.clamp_min(0))  # [N, W + 1]
-            wanted = torch.where(unfilled[:, None], words == 0, words < LONGEST_SPAN)
-            may = may & (owner >= 0) & wanted
+            has_room = torch.where(unfilled[:, None], words == 0, words < LONGEST_SPAN)
+            may = may & (owner >= 0) & has_room
             if not bool((going_on := may.any(1)).all()):  # every blank of a text is as long as it may become
                 self.active = texts[going_on]
                 return
@@ -295,7 +294,7 @@ class _Drafts:
         before = self.origin[texts[number], (place - 1).clamp_min(0)]  # [S]
         first = (owner >= 0) & ((place == 0) | (before != owner))
         space = self.spaces[texts[number], owner.clamp_min(0)]
-        return torch.where(first, torch.where(space, FIRST_WITH_SPACE, FIRST), LATER)
+        return ban_rows(first, space)
 
     def _insert(self, texts: Tensor, slot: Tensor, word: Tensor) -> None:
         """Write each word [N] into its slot [N]; what follows moves to the right, and both sides of it stay open."""

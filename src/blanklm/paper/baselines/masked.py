@@ -52,7 +52,7 @@ class Masked(Predictor):
         """Exactly as many tokens in each blank as its length says.
 
         ``order``: "one-shot" (all at once), "left-to-right", or "confident" (the most probable token of a text first),
-        the others of the text being predicted anew with it in place. ``bans`` [3, V] says what is not written.
+        the others of the text being predicted again with it in place. ``bans`` [3, V] says what is not written.
         """
         if order not in ORDERS:
             raise BlankLMError(f"there is no order {order!r}: choose {', '.join(ORDERS)}")

@@ -93,7 +93,7 @@ class CanvasIds:
 class WrittenSpans:
     spans: list[list[int]]  # the tokens of each blank; a model may write too few or too many spans
     log_prob: float
-    whole: list[int] | None = None  # the whole text, from a model that writes it anew: its spans are then unknown
+    whole: list[int] | None = None  # the whole text, from a model that writes all of it: its spans are then unknown
 
 
 # What may not be written, as rows of a [3, V] tensor of 0 and -inf: as the first token of a span that follows no
@@ -113,6 +113,11 @@ def query(sequence: Tensor, lengths: Tensor, where: Tensor, words: Tensor, on_gp
     packing = Packing.best_for(lengths, int(lengths.max()), on_gpu)
     at = packing.places(where)  # [A]
     return Queries(packing.lay(sequence), packing, at, words[where], packing.sequence[at])
+
+
+def ban_rows(first: Tensor, spaces: Tensor) -> Tensor:
+    """[K] the row of bans of a token: is it the ``first`` of its span, and does the span carry a space?"""
+    return torch.where(first, torch.where(spaces, FIRST_WITH_SPACE, FIRST), LATER)
 
 
 def best_of_each(score: Tensor, text: Tensor, texts: int) -> Tensor:

@@ -207,7 +207,7 @@ class Pythia(Model):
             to_come = (room - step).clamp(0, LONGEST_SLOT)[:, None].expand_as(before)
             written, state = self.write(before.view(-1, 1), to_come.reshape(-1, 1), (hidden, cell))  # [B beam, 1, d]
             log_p = self.log_p_next(written.view(len(texts), beam, -1), read, keys, lengths)  # [B, beam, V]
-            done = (step >= room)[:, None, None]  # a finished answer goes on with PAD alone
+            done = (step >= room)[:, None, None]  # a finished answer continues with PAD alone
             only_pad = torch.full_like(log_p, -torch.inf)
             only_pad[:, :, PAD] = 0.0
             total = log_prob[:, :, None] + torch.where(done, only_pad, log_p)

@@ -1,6 +1,6 @@
 """Seq2seq-full and Seq2seq-fill (Donahue et al. 2020): an encoder-decoder reads the canvas and writes
 
-    full   the whole text anew                 They also have ice cream which is really good . <eos>
+    full   the whole text                      They also have ice cream which is really good . <eos>
     fill   what the blanks hide, with a mark   ice cream <blank> is really good <eos>
 
 Nothing makes the answer fit the canvas: the first may lose words, the second may count its blanks wrong. The network is

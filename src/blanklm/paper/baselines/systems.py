@@ -1,4 +1,4 @@
-"""The models that the BLM is compared with, each with its tokenizer: text in, text or numbers out."""
+"""The baselines with their tokenizers: text in, text or numbers out."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class LanguageModel(Baseline):
 
 
 class Infiller(Baseline):
-    """A model to compare with. A masked one must be told what is ``hidden``: it uses its length alone.
+    """A baseline that fills. A masked model must be told what is ``hidden``: it uses its length alone.
 
-    A seq2seq model may answer with a text that is no fill of the canvas: words lost, or blanks counted wrong. Then the
+    A seq2seq model may answer with a text that does not fill the canvas: words lost, or blanks counted wrong. Then the
     fill's text is what was written, and it is not what its spans make of the canvas.
     """
 
@@ -137,7 +137,7 @@ class Infiller(Baseline):
 
 
 def load_system(model: str | Path = pretrained.DEFAULT, device: str | None = None) -> BlankLM | Infiller:
-    """Whatever fills blanks: a BLM, or a model to compare with."""
+    """Load whatever fills blanks: a BLM, or a baseline."""
     folder = pretrained.locate(model)
     found = registry.find(checkpoint.read_config(folder)["kind"])
     is_baseline = found is not None and hasattr(found[0], Infiller.does)
@@ -167,7 +167,7 @@ def fitting_spans(template: Template, words: Sequence[str]) -> list[str] | None:
 
 
 def not_writable(tokenizer: Tokenizer) -> Tensor:
-    """[3, V] of 0 and -inf: what the models' ``write`` must not write (models/predictor.py says where)."""
+    """[3, V] of 0 and -inf: what the models' ``write`` must not write (predictor.py says where)."""
     never = torch.from_numpy(tokenizer.never_written)
     banned = never.repeat(3, 1)  # [3, V]
     if tokenizer.words_have_parts:

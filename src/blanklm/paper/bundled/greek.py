@@ -34,7 +34,7 @@ RECIPE = Recipe(
         "data": "5,646 inscriptions and papyri (I.PHI, papyri.info, EpiDoc sources), Greek literature of Perseus",
     },
 )  # fmt: skip
-CUTS = (1, 2, 3)  # seeds of the ways in which the documentary texts are cut anew
+CUTS = (1, 2, 3)  # seeds of further random cuts of the documentary texts
 LAST_BOOKS = 20_000  # chunks of literature in the last stage
 FIRST_STAGE = 0.8  # of the time
 

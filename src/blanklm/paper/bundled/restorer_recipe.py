@@ -45,7 +45,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a bundled model is made; with another ``kind``, a model to compare with, on the same texts."""
+    """How a bundled model is made; with another ``kind``, a baseline on the same texts."""
 
     name: str
     encoder: EncoderConfig

@@ -3,8 +3,8 @@
     python -m blanklm.paper.render            rewrites README.md, docs/*.md and the model cards
     python -m blanklm.paper.render --check    exits with 1 if one of them is out of date
 
-What stands between ``<!-- table: name argument ... -->`` and ``<!-- end -->`` is replaced by what the function of that
-name, in one of the modules here, returns. Functions return tables and nothing else: prose is written by hand.
+What stands between ``<!-- table: name argument ... -->`` and ``<!-- end -->`` is replaced by the table of that name,
+which tables.toml declares or a function in one of the modules here returns. Prose is written by hand.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from blanklm.errors import BlankLMError
 from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
-from blanklm.paper.render.source import checkout
+from blanklm.paper.render.source import checkout, declared, specs
 
 PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = infilling, language_modelling, models, performance, restoration, sentiment
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
+TABLES |= {name: partial(declared, name) for name in specs()}
 
 
 def rendered(text: str) -> str:
-    """The document with its tables written anew."""
+    """Render the tables of a document."""
     return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
 
 
 def documents() -> list[Path]:
-    cards = (checkout() / "src" / "blanklm" / "pretrained").glob("*/README.md")
+    """Every document with tables: the README, the docs, and the cards of models."""
+    cards = [card for folder in models.CARDS for card in (checkout() / folder).glob("*/README.md")]
     return [checkout() / "README.md", *sorted((checkout() / "docs").glob("*.md")), *sorted(cards)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, columns, lines, named, percentages, result, results, table
+from blanklm.paper.render.source import cells, lines, named, result, results, table
 
 IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
 PRETRAINED = ("blm-minilm", "blm-english")
@@ -11,7 +11,6 @@ SYSTEMS = (*IN_THE_PAPER, "blm-greedy", "blm-model", "blm-parallel", *PRETRAINED
 CORPORA = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
 JUDGE = "lm"  # its rows also have what needs no system: "no infill" and the originals
 RATIOS = ("0.1", "0.2", "0.3", "0.4", "0.5")
-SHARES = percentages(RATIOS)
 FIGURE_5 = {  # the paper's example under its two masks, and what they hide
     "10%": (
         "when time flies , {} does it go ? {} the center of the {} to be recycled {} made into new time .",
@@ -31,9 +30,8 @@ def measured(corpus: str, systems: tuple[str, ...] = SYSTEMS) -> list[Row]:
 
 def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
     """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
-    rows = [
-        cells("no infill | " + columns("{ratios[@][no_infill_bleu]:.1f}", RATIOS), result(f"infilling/{corpus}-lm"))
-    ]
+    judge = result(f"infilling/{corpus}-{JUDGE}")
+    rows = [cells("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
     found = measured(corpus, systems)
     rivals = [row["ratios"] for row in found if "mlm" not in row["system"]]
     best = {ratio: max(round(row[ratio]["bleu"], 1) for row in rivals) for ratio in RATIOS}
@@ -46,18 +44,17 @@ def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
 
 def infilling_bleu(corpus: str, systems: str = "all") -> str:
     rows = bleu_rows(corpus, SYSTEMS if systems == "all" else (*IN_THE_PAPER, *PRETRAINED))
-    return lines(["BLEU, share of words hidden", *SHARES.split(" | ")], rows)
+    return lines(cells("BLEU, share of words hidden | @%", {}, RATIOS), rows)
 
 
 def infilling_fluency() -> str:
     """BLEU and perplexity on Yahoo Answers."""
     judge = result(f"infilling/yahoo-{JUDGE}")
-    fluency = [cells(columns("{ratios[@][no_infill_perplexity]:.0f}", RATIOS), judge)]
-    fluency += [cells(columns("{ratios[@][perplexity]:.0f}", RATIOS), row) for row in measured("yahoo")]
+    fluency = [cells("{ratios[@][no_infill_perplexity]:.0f}", judge, RATIOS)]
+    fluency += [cells("{ratios[@][perplexity]:.0f}", row, RATIOS) for row in measured("yahoo")]
     rows = [[*bleu, *perplexity] for bleu, perplexity in zip(bleu_rows("yahoo", SYSTEMS), fluency, strict=True)]
-    originals = cells(columns("{ratios[@][original_perplexity]:.0f}", RATIOS), judge)
-    rows.append(["original texts", *([""] * len(RATIOS)), *originals])
-    return lines(["BLEU, then perplexity", *SHARES.split(" | "), *SHARES.split(" | ")], rows)
+    rows.append(cells("original texts | {none[@]} | {ratios[@][original_perplexity]:.0f}", judge, RATIOS))
+    return lines(cells("BLEU, then perplexity | @% | @%", {}, RATIOS), rows)
 
 
 def paper_rows() -> list[Row]:
@@ -68,8 +65,8 @@ def paper_rows() -> list[Row]:
 
 def infilling_paper() -> str:
     """Table 1 of the paper, both halves."""
-    template = f"{{label}} | {columns('{bleu[@]:.1f}', RATIOS)} | {columns('{perplexity[@]:.1f}', RATIOS)}"
-    return table(f"the paper's BLEU, then perplexity | {SHARES} | {SHARES}", template, paper_rows())
+    heading = "the paper's BLEU, then perplexity | @% | @%"
+    return table(heading, "{label} | {bleu[@]:.1f} | {perplexity[@]:.1f}", paper_rows(), RATIOS)
 
 
 def infilling_failures() -> str:
@@ -83,16 +80,9 @@ def infilling_failures() -> str:
             if any(rate for rate, *_ in kinds):
                 failures = [f"{rate:.1f} ({lost:.1f} + {wrong:.1f})" for rate, lost, wrong in kinds]
                 rows.append([f"{row['title']}, {row['label']}", *failures])
-    template = "the paper's {label} | " + columns("{failures[@]:.1f}", RATIOS)
-    rows += [cells(template, row) for row in paper_rows() if "failures" in row]
-    return lines(["failures, % (words lost + blanks wrong)", *SHARES.split(" | ")], rows)
-
-
-def infilling_setting() -> str:
-    template = "{title} | {trained_on} | {test[texts]:,} of {test[of]:,} | {training[model][encoder][layers]} × "
-    template += "{training[model][encoder][width]} | {training[model][vocabulary]:,}"
-    rows = [row for corpus in CORPORA for row in measured(corpus, ("blm",))]
-    return table("corpus | trained on | test texts | layers × width | vocabulary", template, rows)
+    template = "the paper's {label} | {failures[@]:.1f}"
+    rows += [cells(template, row, RATIOS) for row in paper_rows() if "failures" in row]
+    return lines(cells("failures, % (words lost + blanks wrong) | @%", {}, RATIOS), rows)
 
 
 def infilling_training() -> str:
@@ -101,13 +91,6 @@ def infilling_training() -> str:
     template = "{title}, {label} | {training[parameters]:.1M} | {training[steps]:,} | {training[best_step]:,} | "
     template += "{training[epochs]:,} | {training[seconds]:.0f}"
     return table("system | parameters | steps | best at step | epochs | seconds", template, rows)
-
-
-def infilling_speed() -> str:
-    r = result("infilling/yahoo-speed")
-    rows = named(r["orders"], {"confident": "one word at a time", "parallel": "all blanks at once"})
-    heading = f"words/s, {r['texts']:,} documents, one {r['hardware']} | {percentages(r['orders']['parallel'])}"
-    return table(heading, "{name} | " + columns("{@[words_per_second]:,.0f}", r["orders"]["parallel"]), rows)
 
 
 def figure_5() -> str:
@@ -125,5 +108,4 @@ def figure_5() -> str:
     return "\n".join(tables)
 
 
-TABLES = [infilling_bleu, infilling_paper, infilling_fluency, infilling_failures, infilling_setting]
-TABLES += [infilling_training, infilling_speed, figure_5]
+TABLES = [infilling_bleu, infilling_paper, infilling_fluency, infilling_failures, infilling_training, figure_5]

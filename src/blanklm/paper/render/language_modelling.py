@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import columns, result, results, table
+from blanklm.paper.render.source import result, results, table
 
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SYSTEMS = ("lm", "insertion", "blm", "lm-context", "blm-context")
@@ -33,8 +33,9 @@ def lm_table() -> str:
     rows: dict[str, Row] = {label: {"label": label, "paper": numbers} for label, numbers in paper.items()}
     for row in measured():
         rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row)
-    template = f"{{label}} | {columns('{@}', CORPORA.values())} | {columns('{paper[@]:.1f}', CORPORA)}"
-    return table("perplexity a token | PTB | WikiText-2 | paper: PTB | WikiText-2", template, rows.values())
+    template = "{label} | {PTB} | {WikiText-2} | {paper[@]:.1f}"
+    headings = "perplexity a token | PTB | WikiText-2 | paper: PTB | WikiText-2"
+    return table(headings, template, rows.values(), tuple(CORPORA))
 
 
 def lm_orders() -> str:
@@ -53,15 +54,8 @@ def lm_orders() -> str:
     paper = result("language-modelling/paper")["wikitext103_by_orders"]
     trend = {m: f"{value:.1f}" for m, value in paper.items()}
     rows.append({"label": "WikiText-103 in the paper, BLM", "interval": ""} | trend)
-    headings = f"perplexity | bound | {columns('m = @', TREND)} | 95 % interval at the greatest m"
-    return table(headings, f"{{label}} | {{bound:.2f}} | {columns('{@}', TREND)} | {{interval}}", rows)
-
-
-def lm_setting() -> str:
-    template = "{title} | {training[model][encoder][layers]} × {training[model][encoder][width]} | "
-    template += "{training[model][vocabulary]:,} | {training[tokens]:,} | {test[tokens]:,} | {chunk}"
-    headings = "corpus | layers × width | vocabulary | training tokens | test tokens | chunk"
-    return table(headings, template, measured("blm"))
+    headings = "perplexity | bound | m = @ | 95 % interval at the greatest m"
+    return table(headings, "{label} | {bound:.2f} | {@} | {interval}", rows, TREND)
 
 
 def lm_training() -> str:
@@ -69,10 +63,10 @@ def lm_training() -> str:
     labels = {row["system"]: row["label"] for row in rows}
     rows = [row | {"start": labels.get(row["training"].get("begins_with"), "scratch")} for row in rows]
     rows = [{"temperature": 1.0} | row for row in rows]
-    template = "{title}, {label} | {start} | {training[parameters]:.1M} | "
-    template += columns("{training[@]:,.0f}", ("steps", "best_step", "epochs", "seconds"))
-    headings = "system | starts from | parameters | steps | best at step | canvases per text | seconds"
-    return table(f"{headings} | temperature | test bound", template + " | {temperature:g} | {bounds[test]:.1f}", rows)
+    template = "{title}, {label} | {start} | {training[parameters]:.1M} | {training[@]:,.0f} | {temperature:g} | "
+    headings = "system | starts from | parameters | steps | best at step | canvases per text | seconds | temperature | "
+    counts = ("steps", "best_step", "epochs", "seconds")
+    return table(headings + "test bound", template + "{bounds[test]:.1f}", rows, counts)
 
 
-TABLES = [lm_table, lm_orders, lm_setting, lm_training]
+TABLES = [lm_table, lm_orders, lm_training]

@@ -1,43 +1,13 @@
-"""The bundled models: how they were trained, and BLEU of those that fill natural text."""
+"""The bundled models: how they were trained, and how their fills read."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, checkout, columns, lines, named, percentages, result, table
+from blanklm.paper.render.source import checkout, lines, named, result, table
 
-
-def yelp_words() -> str:
-    bleu = result("models/yelp-words")["valid_bleu"]
-    ratios = list(bleu["no infill"])
-    heading = f"BLEU, share of words hidden | {percentages(ratios)}"
-    return table(heading, "{name} | " + columns("{@:.1f}", ratios), named(bleu))
-
-
-def english() -> str:
-    bleu = result("models/english")["valid_bleu"]
-    first = next(iter(bleu.values()))
-    rows = [cells("no infill | " + columns("{@[no_infill_bleu]:.1f}", first), first)]
-    rows += [cells("{name} | " + columns("{@[bleu]:.1f}", first), row) for row in named(bleu)]
-    return lines(["BLEU, share of words hidden", *percentages(first).split(" | ")], rows)
-
-
-def english_precision() -> str:
-    """BLEU of the bundled int8 weights and of the half-precision weights they were rounded from."""
-    r = result("models/english")
-    half = r["half_precision_bleu"]
-    rows = named({"int8 (bundled)": r["valid_bleu"]["all blanks at once"], "half precision": half})
-    heading = f"BLEU, all blanks at once | {percentages(half)}"
-    return table(heading, "{name} | " + columns("{@[bleu]:.2f}", half), rows)
-
-
-def english_judged() -> str:
-    """The bundled model, decoded and trained in other ways, and the one that it replaced, with the same judge."""
-    models = result("models/english-judged")["models"]
-    ratios = models["english"]
-    template = f"{{name}} | {columns('{@[bleu]:.1f}', ratios)} | {columns('{@[perplexity]:.0f}', ratios)}"
-    return table(f"BLEU, then perplexity | {percentages(ratios)} | {percentages(ratios)}", template, named(models))
+CARDS = ("src/blanklm/pretrained", "tests/fixtures")  # where model folders with a card are
 
 
 def english_read() -> str:
@@ -50,8 +20,8 @@ def english_read() -> str:
 
 def training_rows(model: str) -> list[Row]:
     """A row for each stage or part of a bundled model."""
-    files = [path for path in (checkout() / "src/blanklm/pretrained" / model).iterdir() if path.name != "README.md"]
-    size = sum(path.stat().st_size for path in files) / 1e6
+    folder = next(parent / model for parent in map(checkout().joinpath, CARDS) if (parent / model).is_dir())
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
     if model == "sentiment":
         parts = named(
             result("sentiment-yelp")["parts"], {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
@@ -80,4 +50,4 @@ def bundled_training(*models: str) -> str:
     return table(f"{headings} | hardware | validation loss", template, rows)
 
 
-TABLES = [yelp_words, english, english_precision, english_judged, english_read, bundled_training]
+TABLES = [english_read, bundled_training]

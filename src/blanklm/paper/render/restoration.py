@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, columns, lines, named, result, results, table
+from blanklm.paper.render.source import cells, lines, named, result, results, table
 
 SYSTEMS = {
     "greek-pythia": "Pythia",
@@ -13,7 +13,7 @@ SYSTEMS = {
     "greek": "mixed L-BLM",
     "latin": "mixed L-BLM, Latin",
 }
-SETTINGS = {"single": "single slot", "0.25": "25%", "0.4": "40%", "0.5": "50%"}
+SETTINGS = ("single", "0.25", "0.4", "0.5")
 RANKED = {
     "single": "single slot of 1-10 characters",
     "phi_ml": "PHI-ML excerpts",
@@ -23,18 +23,6 @@ RANKED = {
 MEASURES = "{cer:.1f} | {top1:.1f} | {top20:.1f} | {ece:.1f}"
 HEADINGS = "% | gaps | CER | top 1 | top 20 | ECE"
 CHARBERT = "char-BERT: PHI-ML excerpts | {gaps:,} | {charbert_cer:.1f} | {charbert_top1:.1f} |  | "  # beside excerpts
-RESTORER = {
-    "single": "single slot of 1-10 characters",
-    "0.25": "slots over 25% of a text",
-    "0.4": "slots over 40%",
-    "0.5": "slots over 50%",
-    "phi_ml": "PHI-ML excerpts",
-    "papyri": "papyri",
-    "editors": "editors' restorations, any length",
-    "short": "editors' restorations, texts with gaps of 1-10 alone",
-    "single, range": "single slot, length range",
-    "single, unknown": "single slot, length unknown",
-}
 
 
 def measured() -> list[Row]:
@@ -48,8 +36,8 @@ def restoration() -> str:
         {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"cer": cer} for setting, cer in row.items()}
         for name, row in paper.items()
     ]
-    template = "{name} | " + columns("{@[cer]:.1f}", SETTINGS)
-    return table(f"CER, % | {' | '.join(SETTINGS.values())}", template, [*rows, *measured()])
+    headings = "CER, % | single slot | 25% | 40% | 50%"
+    return table(headings, "{name} | {@[cer]:.1f}", [*rows, *measured()], SETTINGS)
 
 
 def restoration_ranked() -> str:
@@ -85,17 +73,4 @@ def restoration_words() -> str:
     return lines(HEADINGS.split(" | "), rows)
 
 
-def restoration_training() -> str:
-    template = "{name} | {parameters:.1M} | {training[steps]:,} | {training[tokens_per_batch]:,} | {seconds:.0f} | "
-    headings = "system | parameters | steps | characters per step | seconds | hardware"
-    return table(headings, template + "{hardware}", measured())
-
-
-def restorer(system: str) -> str:
-    row = result(f"restoration/{system}")
-    short = {key: value for key, value in row["editors"].items() if key.startswith("short_")}
-    row["short"] = {key.removeprefix("short_"): value for key, value in short.items()}
-    return table("test texts, % | CER | top 1 | top 20 | ECE", "{name} | " + MEASURES, named(row, RESTORER))
-
-
-TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words, restoration_training, restorer]
+TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blanklm.paper.render.source import columns, named, result, table
+from blanklm.paper.render.source import named, result, table
 
 CORPORA = ("yelp", "amazon")
 CHOSEN = {  # rows whose settings were chosen on validation sentences
@@ -28,15 +28,6 @@ ABLATIONS = {
     "M&I with BLM, frequency masks + classifier": "+ classifier",
     "M&I with BLM, frequency masks, same ranking": "+ ranking, smaller masks too",
 }
-BUNDLED = {
-    "bundled": "most probable fill of the mask, no contrast",
-    "bundled + classifier": "best of ten samples by the classifier, as in the paper",
-    "bundled, contrast": "most probable fill of the mask, with contrast",
-    "bundled, chosen: contrast + classifier": "best of ten samples by the classifier, with contrast",
-    "bundled, chosen: ranking, whole mask": "`blanklm transfer`",
-    "bundled, chosen: ranking": "with the settings chosen among smaller masks and more samples too",
-}
-BOTH = "{@[accuracy]:.1f} | {@[bleu]:.1f}"  # of each corpus
 
 
 def sentiment_table() -> str:
@@ -50,19 +41,15 @@ def sentiment_table() -> str:
         reported = {f"paper {c}": "{accuracy:.1f} / {bleu:.1f}".format(**n) for c, n in paper.get(name, {}).items()}
         rows.append(row | reported | {"name": f"{CHOSEN[name]} *" if name in CHOSEN else name})
     headings = " | Yelp ACC | BLEU | BLEU, 4 references | Amazon ACC | BLEU | paper: Yelp | Amazon"
-    template = f"{{name}} | {columns(BOTH, ['yelp'])} | {{yelp[bleu_all_references]:.1f}} | "
-    return table(headings, f"{template}{columns(BOTH, ['amazon'])} | {{paper yelp}} | {{paper amazon}}", rows)
+    template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {yelp[bleu_all_references]:.1f} | "
+    return table(headings, template + "{amazon[accuracy]:.1f} | {amazon[bleu]:.1f} | {paper @}", rows, CORPORA)
 
 
 def sentiment_ablations() -> str:
     ours = {corpus: result(f"sentiment-{corpus}")["ours"] for corpus in CORPORA}
     rows = [{"name": say} | {corpus: ours[corpus].get(name) for corpus in CORPORA} for name, say in ABLATIONS.items()]
-    return table(" | Yelp ACC | BLEU | Amazon ACC | BLEU", "{name} | " + columns(BOTH, CORPORA), rows)
-
-
-def sentiment_bundled() -> str:
-    rows = named(result("sentiment-yelp")["ours"], BUNDLED)
-    return table(" | accuracy | BLEU", "{name} | {accuracy:.1f} | {bleu:.1f}", rows)
+    template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {amazon[accuracy]:.1f} | {amazon[bleu]:.1f}"
+    return table(" | Yelp ACC | BLEU | Amazon ACC | BLEU", template, rows)
 
 
 def sentiment_judges() -> str:
@@ -76,4 +63,4 @@ def sentiment_judges() -> str:
     return table("classifier, accuracy % | validation | test | the paper's", template, rows)
 
 
-TABLES = [sentiment_table, sentiment_ablations, sentiment_bundled, sentiment_judges]
+TABLES = [sentiment_table, sentiment_ablations, sentiment_judges]

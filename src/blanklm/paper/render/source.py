@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from blanklm.errors import BlankLMError
 from blanklm.paper.provenance import Row, read_json
 
 HERE = Path(__file__).resolve()
+UNITS = {"M": 1e6, "T": 1e12}
 
 
 @cache
@@ -30,13 +32,15 @@ def result(name: str) -> Row:
 
 def results(folder: str, names: Iterable[str]) -> dict[str, Row]:
     """Those of the named results of a folder that exist."""
-    return {
-        name: result(f"{folder}/{name}") for name in names if (checkout() / f"results/{folder}/{name}.json").exists()
-    }
+    return {name: result(f"{folder}/{name}") for name in names if exists(f"{folder}/{name}")}
+
+
+def exists(name: str) -> bool:
+    return (checkout() / "results" / f"{name}.json").exists()
 
 
 class Cells(Formatter):
-    """Format ``{path[to][number]:spec}``: an M after the spec means millions; what is missing leaves its cell empty."""
+    """Format ``{path[to][number]:spec}``, specs such as .1M giving millions; what is missing leaves its cell empty."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         value: Any = kwargs
@@ -47,23 +51,19 @@ class Cells(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if value is None:
             return ""
-        if format_spec.endswith("M"):
-            return f"{format(value / 1e6, format_spec[:-1] + 'f')} M"
+        if unit := UNITS.get(format_spec[-1:]):
+            return f"{format(value / unit, format_spec[:-1] + 'f')} {format_spec[-1]}"
         return super().format_field(value, format_spec)
 
 
-def cells(template: str, row: Mapping[str, Any]) -> list[str]:
-    """The cells of a row, written with | between them."""
-    return [Cells().vformat(cell, (), row) for cell in template.split(" | ")]
-
-
-def columns(template: str, keys: Iterable[str]) -> str:
-    """A template of a cell for each key, which it has in the place of @."""
-    return " | ".join(template.replace("@", key) for key in keys)
-
-
-def table(headings: str, template: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    return lines(headings.split(" | "), (cells(template, row) for row in rows))
+def cells(template: str, row: Mapping[str, Any], columns: Sequence[str] = ()) -> list[str]:
+    """The cells of a row, written with | between them; one with @ is repeated for each of the ``columns``."""
+    written = []
+    for cell in template.split(" | "):
+        for key in columns if "@" in cell else [""]:
+            share = f"{float(key):.0%}" if "@%" in cell else ""
+            written.append(Cells().vformat(cell.replace("@%", share).replace("@", key), (), row))
+    return written
 
 
 def lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -72,12 +72,34 @@ def lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in written)
 
 
+def table(headings: str, template: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    return lines(cells(headings, {}, columns), (cells(template, row, columns) for row in rows))
+
+
 def named(rows: Mapping[str, Any], names: Mapping[str, str] | None = None) -> list[Row]:
     """The records of a mapping with their ``name``, the one that ``names`` gives them where there are any."""
     keys = rows if names is None else names
     return [{**rows[key], "name": names[key] if names else key} for key in keys if key in rows]
 
 
-def percentages(ratios: Iterable[str]) -> str:
-    """The headings of columns for shares of hidden words."""
-    return " | ".join(f"{float(ratio):.0%}" for ratio in ratios)
+def declared(name: str, *arguments: str) -> str:
+    """A table of tables.toml, which says how."""
+    spec = specs()[name]
+    files, columns = spec.get("file", []), spec.get("columns", ())
+    record: Row = {}
+    for file in [files] if isinstance(files, str) else files:
+        record |= result(file.format(*arguments))
+    rows = record.get(spec.get("rows", ""), {})
+    rows = named(rows) if isinstance(rows, Mapping) else rows
+    rows += [{**result(file), "name": name} for file, name in spec.get("files", {}).items() if exists(file)]
+    for field, labels in spec.get("labels", {}).items():
+        rows = [row | {field: labels[row[field]]} for row in rows]
+    written = [cells(line, record, columns) for line in spec.get("lines", ())]
+    written = [row for row in written if any(row[1:])]  # without what was not measured
+    written += [cells(spec["cells"], row, columns) for row in rows]
+    return lines(cells(spec["headings"], record, columns), written)
+
+
+@cache
+def specs() -> dict[str, Any]:
+    return tomllib.loads(HERE.with_name("tables.toml").read_text(encoding="utf-8"))

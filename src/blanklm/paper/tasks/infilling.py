@@ -1,7 +1,7 @@
 """Text infilling (Section 4.1): hide a share of the words, fill, and compare with the original.
 
-Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated alike. One that declares itself an
-``oracle`` is also told what each blank hides, ``fill(texts, hidden=spans)``: a mark to compare with, not a rival.
+Every system that can ``fill(list of canvas texts) -> list of Fill`` is evaluated the same way. One that declares itself
+an ``oracle`` is also told what each blank hides, ``fill(texts, hidden=spans)``: an upper bound, not a rival.
 A text that has more tokens than a system takes (its ``longest``) is filled in pieces and scored as a whole.
 """
 
@@ -19,7 +19,7 @@ from blanklm.data import MaskedText, mask_corpus, no_infill
 from blanklm.paper.tasks.fluency import Judge, perplexity
 from blanklm.paper.tasks.metrics import corpus_bleu
 
-FAILURES = ("lost_words", "wrong_blanks")  # of outputs that are no fill of their canvas
+FAILURES = ("lost_words", "wrong_blanks")  # of outputs that do not fill their canvas
 
 Progress = Callable[[float], None]  # called with the number of texts just filled
 

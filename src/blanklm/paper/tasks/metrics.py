@@ -14,7 +14,8 @@ def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
     """
     from sacrebleu.metrics import BLEU  # here, since most commands need none of it
 
-    return BLEU(tokenize="none", force=True).corpus_score(list(outputs), [list(each) for each in references]).score
+    metric = BLEU(tokenize="none", force=True)
+    return metric.corpus_score(list(outputs), [list(reference) for reference in references]).score
 
 
 def edit_distance(first: str, second: str) -> int:

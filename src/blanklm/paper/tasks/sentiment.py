@@ -8,7 +8,7 @@ four, also against all. Copying scores high in BLEU, so the two always stand tog
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,7 +83,7 @@ def published(corpus: str, test: TestSet) -> dict[str, dict[int, str]]:
     outputs = {}
     for name, who in PUBLISHED[corpus].items():
         files = [f"baseline_outputs/{file.format(name=name, style=style)}" for style in (0, 1)]
-        lines = [line for each in files for line in read_corpus(corpus, each)]
+        lines = [line for file_name in files for line in read_corpus(corpus, file_name)]
         outputs[who] = dict(enumerate(lines)) if corpus == "yelp" else placed_by_source(lines, test.sources)
     return outputs
 
@@ -96,7 +96,7 @@ def placed_by_source(lines: Sequence[str], sources: Sequence[str]) -> dict[int, 
         source, output, *_ = line.split("\t")
         key = " ".join(source.split())
         if key not in place:
-            raise DataError(f"{source!r} is no sentence of the test set: the file of outputs is another's")
+            raise DataError(f"{source!r} is not in the test set: the outputs are of another one, so leave them out")
         placed[place[key]] = " ".join(output.split())
     return placed
 
@@ -127,14 +127,6 @@ def score_known(corpus: str, judge: Judge) -> dict[str, dict[str, float]]:
         places = sorted(outputs)
         rows[who] = score(test.among(places), [outputs[i] for i in places], judge)
     return rows
-
-
-def not_beaten(published: Mapping[str, Mapping[str, float]], ours: Iterable[Mapping[str, float]]) -> list[str]:
-    """The published rows that none of ours is ahead of in both accuracy and BLEU."""
-    points = [(row["accuracy"], row["bleu"]) for row in ours]
-    return [
-        name for name, row in published.items() if not any(a > row["accuracy"] and b > row["bleu"] for a, b in points)
-    ]
 
 
 class Salience:
