@@ -23,6 +23,7 @@ def script(name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.slow
 def test_every_example_prints_what_the_document_shows(document):
     examples = script("build_examples")
     text = document.read_text(encoding="utf-8")

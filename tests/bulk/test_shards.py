@@ -88,6 +88,7 @@ def test_what_cannot_be_planned_is_named(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
     write_shards(tmp_path / "in", shards=1, lines=1)
     go = lambda filling: fill_shards(f"{tmp_path}/in/*.jsonl", filling, tmp_path / "out", workers=1)  # noqa: E731
@@ -99,6 +100,7 @@ def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
         go(replace(YELP, every_blank=EveryBlank(max=2)))
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_reported_and_the_others_are_filled(tmp_path):
     texts = write_shards(tmp_path / "in", shards=2)
     whole = (tmp_path / "in/deep/1.jsonl.gz").read_bytes()
@@ -142,6 +144,7 @@ def test_short_of_memory_each_text_is_filled_alone(tmp_path):
     assert report.lines == 3 and report.failures == ({"line": 2, "error": "out of memory: shorten the text"},)
 
 
+@pytest.mark.slow
 def test_unusual_lines_have_their_answer_too(tmp_path):
     """Long ones, NUL bytes, right-to-left and combining characters; what was given comes back as it was."""
     odd = [
@@ -199,6 +202,7 @@ def two_workers(request, monkeypatch):
     cluster.shutdown()
 
 
+@pytest.mark.slow
 def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     """One worker dies in the middle of a shard, which another does again. One text kills every worker: its shard is
     reported, and filled when the cause is gone."""
@@ -222,6 +226,7 @@ def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     assert contents(out) == contents(tmp_path / "undisturbed")
 
 
+@pytest.mark.slow
 def test_the_command_killed_and_run_again_finishes_the_work(tmp_path):
     """Everything is killed: the command, whose workers then end by themselves. Finished shards are not touched."""
     texts = write_shards(tmp_path / "in", shards=8, lines=300)

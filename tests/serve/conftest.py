@@ -10,9 +10,16 @@ from tests.support.browser import chromium
 from tests.support.serving import client_of
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    path = chromium(tmp_path_factory)
+def browser():
+    path = chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser

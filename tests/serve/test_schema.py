@@ -7,6 +7,7 @@ from schemathesis import GenerationMode
 
 from tests.support.serving import CHECKS, served
 
+pytestmark = pytest.mark.slow
 # Whatever passes the schema is real work, so that there is little of it in each request.
 LIMITS = {"texts": 4, "characters": 200, "blanks": 8, "candidates": 4, "canvases": 2000, "deadline": 120}
 

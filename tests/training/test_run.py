@@ -22,6 +22,7 @@ from blanklm.training.streamed import StreamedTexts
 from tests.support.runs import SENTENCES, Payload, corpus, new_model
 
 
+@pytest.mark.slow
 def test_a_tiny_model_overfits_ten_sentences(tmp_path):
     """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
     tokenizer, texts = corpus()
@@ -225,6 +226,7 @@ train(new_model(tokenizer), tokenizer, texts, texts, config, Path(sys.argv[1]), 
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
     folder, steps = tmp_path / "run", []
     for pause in (0.0, 0.13, 0.29):

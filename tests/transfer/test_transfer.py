@@ -297,6 +297,7 @@ def test_what_is_wrong_is_one_line(blanklm, arguments, message):
 # --- Training on any two styles -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_two_styles_can_be_trained_resumed_and_used(blanklm, tmp_path):
     things = ("the food", "the service", "my waiter", "this place", "the room", "our table")
     for style, words in (("grumpy", ("awful", "rude", "cold")), ("cheerful", ("great", "friendly", "warm"))):

@@ -44,6 +44,7 @@ def corpora(tmp_path, monkeypatch):
     monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
 
 
+@pytest.mark.slow
 def test_from_corpora_to_table_and_model(corpora, tmp_path, monkeypatch):
     tiny = EncoderConfig(1, 2, 16, 32, dropout=0.0)
     settings = {"TABLE": tiny, "VALIDATION": 2, "DRAWN": [(0.5, 0.0), (1.0, 1.0)]}
