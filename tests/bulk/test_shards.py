@@ -18,8 +18,9 @@ from blanklm.bulk.lines import EveryBlank
 from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, fill_shards, plan
 from blanklm.data import read_lines
 from blanklm.errors import BlankLMError, CheckpointError, DataError
+from tests.support.paths import YELP_WORDS
 
-YELP = Filling("yelp-words", "cpu")
+YELP = Filling(YELP_WORDS, "cpu")
 BAD = [{"text": "no blank"}, {"texts": "___"}, {"text": "___[5-2]"}]
 
 
@@ -140,7 +141,7 @@ class Forgetful(Filling):
 def test_short_of_memory_each_text_is_filled_alone(tmp_path):
     (tmp_path / "in.txt").write_text("a ___[1] .\na large ___[1] .\nthe ___[1] .\n")
     (shard,) = plan(str(tmp_path / "in.txt"), tmp_path / "out")
-    report = ShardFiller(Forgetful("yelp-words", "cpu")).fill(shard)
+    report = ShardFiller(Forgetful(YELP_WORDS, "cpu")).fill(shard)
     assert report.lines == 3 and report.failures == ({"line": 2, "error": "out of memory: shorten the text"},)
 
 
@@ -211,7 +212,7 @@ def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     traps.mkdir()
     (traps / "once").write_text("food 2 70 ")
     (traps / "always").write_text("food 3 50 ")
-    filling = Deadly("yelp-words", "cpu", traps=str(traps))
+    filling = Deadly(YELP_WORDS, "cpu", traps=str(traps))
     totals = fill_shards(pattern, filling, out, **two_workers)
     assert not (traps / "once").exists()
     assert (totals.shards, totals.lines, totals.skipped) == (4, 4 * 103, 0)

@@ -23,6 +23,7 @@ from blanklm.restoration.restorer import (
 )
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
+from tests.support.paths import YELP_WORDS
 
 DOCUMENT = ["αγαθηι τυχηι ", Gap(4, 4), " η βουλη και ", Gap(2, 5), " δημοσ ", Gap(), " ετιμησεν"]
 
@@ -142,7 +143,7 @@ def test_a_saved_restorer_says_the_same(tmp_path, restorer):
     again = Restorer.from_pretrained(tmp_path / "greek", device="cpu")
     assert again.restore(DOCUMENT, top=3).to_json() == restorer.restore(DOCUMENT, top=3).to_json()
     with pytest.raises(BlankLMError, match="does not restore"):
-        Restorer.from_pretrained("yelp-words")
+        Restorer.from_pretrained(YELP_WORDS)
 
 
 @pytest.mark.parametrize("gap", [(0, 0), (3, 2), (1, 1001), (5000, 5000), (-1, 4)])

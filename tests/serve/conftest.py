@@ -7,6 +7,7 @@ from playwright.sync_api import sync_playwright
 
 from blanklm import BlankLM
 from tests.support.browser import chromium
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import client_of
 
 
@@ -29,7 +30,7 @@ def browser():
 @pytest.fixture(scope="session")
 def model() -> BlankLM:
     """Of words, small and quick, whatever the default is."""
-    return BlankLM.from_pretrained("yelp-words", device="cpu")
+    return BlankLM.from_pretrained(YELP_WORDS, device="cpu")
 
 
 class Slowed:

@@ -45,6 +45,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize(("ema", "optimizer"), [(0.0, "adamw"), (0.9, "adamw"), (0.9, "muon")])
+@pytest.mark.slow
 def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer):
     """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
     tokenizer, texts = corpus()

@@ -11,6 +11,7 @@ from blanklm import BlankLM, BlankLMError, Transfer
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import blank_out
 from blanklm.transfer.transfer import MASKS, Marked, Weights, in_print, is_negated, overlap, places_of, written_again
+from tests.support.paths import YELP_WORDS
 
 NICE = "The employees were super nice and efficient!"
 
@@ -235,7 +236,7 @@ def test_the_model_is_no_blm(transfer):
     with pytest.raises(BlankLMError, match="use it with blanklm transfer"):
         BlankLM.from_pretrained("sentiment", device="cpu")
     with pytest.raises(BlankLMError, match="does not rewrite texts"):
-        Transfer.from_pretrained("yelp-words", device="cpu")
+        Transfer.from_pretrained(YELP_WORDS, device="cpu")
 
 
 # --- The command ----------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_s
         ((NICE, "--to", "negative", "--samples", "0"), "at least 1"),
         ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast of styles is from 0 to 10"),
         ((NICE, "--to", "negative", "--temperature", "0"), "temperature must be above 0"),
-        ((NICE, "--to", "negative", "-m", "yelp-words"), "does not rewrite texts"),
+        ((NICE, "--to", "negative", "-m", YELP_WORDS), "does not rewrite texts"),
     ],
 )
 def test_what_is_wrong_is_one_line(blanklm, arguments, message):

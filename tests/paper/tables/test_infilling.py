@@ -53,6 +53,7 @@ def parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", ["yahoo", "yelp"])
+@pytest.mark.slow
 def test_every_system_fills_the_same_canvases_and_gets_its_row(parts, corpus, tmp_path):
     rows = {row["system"]: row for row in infilling.main(parts(corpus, PARTS), say=lambda line: None)}
     assert list(rows) == PARTS

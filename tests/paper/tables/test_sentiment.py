@@ -16,7 +16,7 @@ from blanklm.paper.tables import sentiment
 from blanklm.paper.tables.sentiment import Setting
 from blanklm.paper.tasks.sentiment import PUBLISHED
 from blanklm.transfer.transfer import CONTRAST, SAMPLES, TEMPERATURE, Weights
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, YELP_WORDS
 
 RESULTS = ROOT / "results"
 GOOD = ["the food was great .", "i love this place !", "very nice staff and good service ."]
@@ -76,7 +76,7 @@ def test_from_corpora_to_table_and_model(corpora, tmp_path, monkeypatch):
 
 def test_the_bundled_writer_begins_as_yelp_words():
     words = Tokenizer.train("word", ["the food was great !", "qwertyuiop"], lowercase=True, marks_apart=True)
-    model, start = sentiment.small_blm(words, Path()), BlankLM.from_pretrained("yelp-words", device="cpu")
+    model, start = sentiment.small_blm(words, Path()), BlankLM.from_pretrained(YELP_WORDS, device="cpu")
     for word, known in (("food", "food"), ("qwertyuiop", "<unk>")):
         own, its = (m.backend.token_to_id(w) for m, w in ((words, word), (start.tokenizer, known)))
         assert torch.equal(model.embedding.weight[own], start.model.embedding.weight[its])

@@ -1,8 +1,8 @@
-"""The bundled model ``yelp-words``: a small word-level BLM of restaurant reviews, so that the first command works.
+"""The model ``yelp-words``: a small word-level BLM of restaurant reviews, for tests and as the start of ``sentiment``.
 
     BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.yelp_words OUT
 
-Writes OUT/model (half precision, what is bundled) and OUT/result.json.
+Writes OUT/model (half precision, as in tests/fixtures) and OUT/result.json.
 """
 
 from __future__ import annotations

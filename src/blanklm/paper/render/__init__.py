@@ -30,8 +30,8 @@ def rendered(text: str) -> str:
 
 
 def documents() -> list[Path]:
-    cards = (checkout() / "src" / "blanklm" / "pretrained").glob("*/README.md")
-    return [checkout() / "README.md", *sorted((checkout() / "docs").glob("*.md")), *sorted(cards)]
+    folders = ("docs", "src/blanklm/pretrained/*", "tests/fixtures/*")
+    return [checkout() / "README.md", *(path for at in folders for path in sorted(checkout().glob(f"{at}/*.md")))]
 
 
 def main(arguments: list[str] | None = None) -> int:

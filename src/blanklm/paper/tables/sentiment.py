@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from blanklm import pretrained
 from blanklm.api import BlankLM
 from blanklm.core.special import UNK
 from blanklm.core.texts import TokenisedTexts
@@ -42,6 +41,7 @@ from blanklm.paper.baselines.judge import ConvolutionClassifier, ConvolutionClas
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.paper.baselines.systems import Infiller
+from blanklm.paper.render.source import checkout
 from blanklm.paper.tables.report import report
 from blanklm.paper.tasks.metrics import corpus_bleu
 from blanklm.paper.tasks.sentiment import STYLES, Salience, TestSet, frontier, score, score_known
@@ -55,7 +55,7 @@ LEAST_SALIENCE = {"yelp": 15.0, "amazon": 5.5}  # of Li et al. 2018
 MAX_LENGTH = 128
 SECONDS = 240.0  # for all of it
 TABLE = EncoderConfig.of_size("small")
-STARTS_FROM = "yelp-words"  # what is bundled; of a size that with the classifier is under 6 MB
+STARTS_FROM = "tests/fixtures/yelp-words"  # of a checkout; with the classifier it is under 6 MB
 BY_THE_CLOCK = TrainingConfig(steps=10**6, save_every=10**6)  # each part ends when its time is over
 WRITING = replace(BY_THE_CLOCK, tokens_per_batch=32_768, learning_rate=2e-3, warmup=300, ema=0.998, evaluate_every=400)
 CLASSIFYING = replace(
@@ -130,11 +130,11 @@ def styled_blm(words: Tokenizer, _: Path) -> StyledBLM:
 
 
 def small_blm(words: Tokenizer, _: Path) -> StyledBLM:
-    """Begins as the bundled model yelp-words, which has learnt the same sentences without their sentiment.
+    """Begins as yelp-words (see STARTS_FROM), which has learnt the same sentences without their sentiment.
 
     A word that it does not know begins as its unknown word.
     """
-    start = checkpoint.load(pretrained.locate(STARTS_FROM))
+    start = checkpoint.load(checkout() / STARTS_FROM)
     model = StyledBLM(StyledBLMConfig(**(vars(start.model.config) | {"vocabulary": len(words)})))
     known = start.tokenizer.backend.get_vocab()
     by_id = sorted(words.backend.get_vocab().items(), key=lambda entry: entry[1])
