@@ -5,6 +5,7 @@ import re
 import tomllib
 
 import pytest
+import zstandard
 
 from blanklm.paper import render
 from blanklm.paper.render import sentiment, source
@@ -28,6 +29,23 @@ def test_every_example_prints_what_the_document_shows(document):
     examples = script("build_examples")
     text = document.read_text(encoding="utf-8")
     assert examples.comparable(examples.rendered(text)) == examples.comparable(text)
+
+
+@pytest.mark.slow
+def test_every_command_between_the_readmes_lines_runs(tmp_path, monkeypatch):
+    """Those in the prose; a server is started by the tests of serve."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = set(re.findall(r"`(blanklm [^`\n]+)`", text)) - {"blanklm serve"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.txt").write_text("The food was good.\n" * 200)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.jsonl.zst").write_bytes(zstandard.compress(b'{"text": "The ___[1] was good."}\n'))
+    assert {command.split()[1] for command in commands} == {"train", "fill", "restore", "transfer"}
+    for command in commands:
+        quickly = " --size tiny --steps 2" if command.startswith("blanklm train") else ""
+        printed = script("build_examples").run_command(command + quickly)
+        assert "error" not in printed.lower().replace('"errors": 0', ""), printed
+    assert (tmp_path / "filled" / "a.jsonl.zst").exists() and (tmp_path / "runs" / "reviews" / "config.json").exists()
 
 
 @pytest.mark.parametrize("document", render.documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -83,15 +101,13 @@ def test_ci_runs_the_readmes_test_command_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == TEST_COMMAND
 
 
-def test_the_readme_maps_every_module():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_maps_every_folder_in_at_most_20_lines():
+    code = (ROOT / "README.md").read_text(encoding="utf-8").split("## The code")[1]
+    rows = [line for line in code.splitlines() if line.startswith("|")]
     package = ROOT / "src" / "blanklm"
-    for path in package.iterdir():
-        if path.name.startswith(("_", "py.typed")) or path.name in ("errors.py", "special.py", "metrics.py"):
-            continue
-        if path.is_dir() and not any(path.rglob("*.py")):
-            continue
-        assert path.name.rstrip("/") in readme, path.name
+    folders = [path.parent.name for path in package.glob("*/__init__.py")]
+    assert folders and [name for name in folders if f"`{name}/`" not in "".join(rows)] == []
+    assert len(rows) <= 20 and len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def pinned() -> dict[str, str]:
