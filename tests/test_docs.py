@@ -2,17 +2,21 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
 import zstandard
 
+import blanklm
 from blanklm.paper import render
 from blanklm.paper.render import sentiment, source
 from blanklm.paper.tasks.sentiment import not_beaten
 from tests.support.paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 TEST_COMMAND = 'pip install -c constraints.txt -e ".[dev]" && pytest -n 2'
 
 
@@ -88,11 +92,23 @@ def test_a_chosen_row_is_ahead_of_every_published_output(corpus):
     assert not_beaten(published, [row for name, row in r["ours"].items() if name in sentiment.CHOSEN]) == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *GUIDES], ids=lambda path: path.name)
 def test_links_and_files_exist(document):
     text = document.read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (document.parent / target).exists(), target
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "from_pretrained" in (tmp_path / "site" / "api" / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    listed = re.findall(r"^::: blanklm\.[\w.]*?(\w+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M)
+    assert set(blanklm.__all__) <= set(listed)
 
 
 def test_ci_runs_the_readmes_test_command_and_nothing_else():
