@@ -99,6 +99,12 @@ def test_links_and_files_exist(document):
         assert (document.parent / target).exists(), target
 
 
+def test_every_test_that_the_page_on_reliability_names_exists():
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:tests/)?([\w/]*test_\w+\.py)`", page))
+    assert names and [name for name in names if not (ROOT / "tests" / name).is_file()] == []
+
+
 def test_the_site_builds_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
