@@ -39,6 +39,7 @@ from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import training_epoch
 
 ROOT = Path(__file__).resolve().parent.parent
+YELP_WORDS = ROOT / "tests" / "fixtures" / "yelp-words"  # a small trained model
 VOCABULARY = 10_000  # special tokens included
 WORDS = VOCABULARY - len(SPECIAL_TOKENS)
 # The r-th most frequent word has p = c / (r + 1): 5.7 % the first, 1.0 % the tenth, 0.1 % the hundredth, as in PTB.

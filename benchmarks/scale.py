@@ -16,10 +16,11 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+import core
+
 from blanklm.bulk.shards import Filling, fill_shards
 from blanklm.paper.provenance import hardware, write_result
 
-MODEL = "yelp-words"
 WORDS = ("the", "food", "service", "staff", "was", "is", "very", "really", "good", "great", "friendly", "here")
 
 
@@ -33,7 +34,7 @@ def write_shards(folder: Path, shards: int, lines: int) -> None:
 
 def measure(folder: Path, out: Path, workers: int, on_ray: bool) -> dict[str, float]:
     load = os.getloadavg()[0]  # what else the machine does
-    totals = fill_shards(f"{folder}/*.jsonl", Filling(MODEL), out, workers, "" if on_ray else None)
+    totals = fill_shards(f"{folder}/*.jsonl", Filling(str(core.YELP_WORDS)), out, workers, "" if on_ray else None)
     if totals.failed_lines or totals.failed_shards:
         raise SystemExit(f"some lines could not be filled: {totals}")
     reports = [json.loads(path.read_text()) for path in (out / "reports").glob("*.json")]
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # of the workers
-    report = {"benchmark": "scale", "hardware": hardware("cpu"), "model": MODEL,
+    report = {"benchmark": "scale", "hardware": hardware("cpu"), "model": core.YELP_WORDS.name,
               "shards": options.shards, "lines": options.shards * options.lines, "rows": []}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder, "texts")

@@ -43,7 +43,7 @@ JSON = {"Content-Type": "application/json"}
 
 def language_model(size: str) -> BlankLM:
     if size == "bundled":
-        return BlankLM.from_pretrained("yelp-words", device="cpu")
+        return BlankLM.from_pretrained(core.YELP_WORDS, device="cpu")
     tokenizer = Tokenizer.train("word", [f"w{i}" for i in range(core.WORDS)])
     return BlankLM(core.random_model(size), tokenizer)
 

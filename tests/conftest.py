@@ -11,6 +11,7 @@ from hypothesis import settings
 from blanklm import cli
 from blanklm.models.blm import BLM
 from tests.support.models import make_blm
+from tests.support.paths import YELP_WORDS
 
 # Property tests: 200 cases each, the same every time; BLANKLM_CASES=10000 is the long run.
 CASES = os.environ.get("BLANKLM_CASES")
@@ -39,7 +40,7 @@ class Stdin(io.TextIOWrapper):
 @pytest.fixture
 def blanklm(capsys, monkeypatch):
     """Run a command in this process, a small word model being the default: (exit code, lines of stdout, stderr)."""
-    monkeypatch.setattr("blanklm.pretrained.DEFAULT", "yelp-words")
+    monkeypatch.setattr("blanklm.pretrained.DEFAULT", YELP_WORDS)
 
     def run(*arguments, stdin=None):
         monkeypatch.setattr(sys, "argv", ["blanklm", *map(str, arguments)])

@@ -15,6 +15,7 @@ from blanklm.core.template import Template
 from blanklm.data import mask_corpus
 from blanklm.errors import CheckpointError, ConstraintError
 from tests.support.canvases import CANVAS
+from tests.support.paths import YELP_WORDS
 
 REVIEWS = [
     "the food was really good .",
@@ -25,7 +26,7 @@ REVIEWS = [
 
 @pytest.fixture(scope="module")
 def model():
-    return BlankLM.from_pretrained("yelp-words", device="cpu")
+    return BlankLM.from_pretrained(YELP_WORDS, device="cpu")
 
 
 def test_a_string_gives_one_fill_with_a_span_for_each_blank(model):

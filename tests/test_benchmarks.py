@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.slow
 
 RATES = [
     "training_tokens_per_second",

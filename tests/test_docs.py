@@ -2,15 +2,20 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
+import zstandard
 
+import blanklm
 from blanklm.paper import render
 from blanklm.paper.render import sentiment, source
 from tests.support.paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 TEST_COMMAND = 'pip install -c constraints.txt -e ".[dev]" && pytest -n 2'
 
 
@@ -22,10 +27,28 @@ def script(name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.slow
 def test_every_example_prints_what_the_document_shows(document):
     examples = script("build_examples")
     text = document.read_text(encoding="utf-8")
     assert examples.comparable(examples.rendered(text)) == examples.comparable(text)
+
+
+@pytest.mark.slow
+def test_every_command_between_the_readmes_lines_runs(tmp_path, monkeypatch):
+    """Those in the prose; a server is started by the tests of serve."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = set(re.findall(r"`(blanklm [^`\n]+)`", text)) - {"blanklm serve"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.txt").write_text("The food was good.\n" * 200)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.jsonl.zst").write_bytes(zstandard.compress(b'{"text": "The ___[1] was good."}\n'))
+    assert {command.split()[1] for command in commands} == {"train", "fill", "restore", "transfer"}
+    for command in commands:
+        quickly = " --size tiny --steps 2" if command.startswith("blanklm train") else ""
+        printed = script("build_examples").run_command(command + quickly)
+        assert "error" not in printed.lower().replace('"errors": 0', ""), printed
+    assert (tmp_path / "filled" / "a.jsonl.zst").exists() and (tmp_path / "runs" / "reviews" / "config.json").exists()
 
 
 @pytest.mark.parametrize("document", render.documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -70,11 +93,29 @@ def test_a_chosen_row_is_ahead_of_every_published_output(corpus):
         assert any(ours["accuracy"] > row["accuracy"] and ours["bleu"] > row["bleu"] for ours in chosen), name
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *GUIDES], ids=lambda path: path.name)
 def test_links_and_files_exist(document):
     text = document.read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (document.parent / target).exists(), target
+
+
+def test_every_test_that_the_page_on_reliability_names_exists():
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:tests/)?([\w/]*test_\w+\.py)`", page))
+    assert names and [name for name in names if not (ROOT / "tests" / name).is_file()] == []
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "from_pretrained" in (tmp_path / "site" / "api" / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    listed = re.findall(r"^::: blanklm\.[\w.]*?(\w+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.M)
+    assert set(blanklm.__all__) <= set(listed)
 
 
 def test_ci_runs_the_readmes_test_command_and_nothing_else():
@@ -83,32 +124,30 @@ def test_ci_runs_the_readmes_test_command_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == TEST_COMMAND
 
 
-def test_the_readme_maps_every_module():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_maps_every_folder_in_at_most_20_lines():
+    code = (ROOT / "README.md").read_text(encoding="utf-8").split("## The code")[1]
+    rows = [line for line in code.splitlines() if line.startswith("|")]
     package = ROOT / "src" / "blanklm"
-    for path in package.iterdir():
-        if path.name.startswith(("_", "py.typed")) or path.name in ("errors.py", "special.py", "metrics.py"):
-            continue
-        if path.is_dir() and not any(path.rglob("*.py")):
-            continue
-        assert path.name.rstrip("/") in readme, path.name
+    folders = [path.parent.name for path in package.glob("*/__init__.py")]
+    assert folders and [name for name in folders if f"`{name}/`" not in "".join(rows)] == []
+    assert len(rows) <= 20 and len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_lock_has_the_constraints_versions_and_a_hash_for_each():
-    pinned = dict(line.lower().replace("_", "-").split("==") for line in (ROOT / "constraints.txt").read_text().split())
-    entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text())
-    locked = {}
-    for entry in entries:
-        name, version = re.match(r"([\w.-]+)==([\w.]+)", entry).groups()
-        assert "--hash=sha256:" in entry, name
-        locked[name.lower().replace("_", "-")] = version
-    assert {name: version for name, version in locked.items() if pinned.get(name, version) != version} == {}
-    assert {"torch", "accelerate", "tokenizers", "safetensors", "ray", "hypothesis"} <= set(locked)
+def pinned() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {name.lower().replace("_", "-"): version for name, version in pins}
+
+
+def test_the_constraints_are_generated_for_any_machine():
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert text.startswith("#\n# This file is autogenerated by pip-compile") and "\n#    pip-compile " in text
+    assert not re.search(r"://|(?<!\w)/|@|\+", text)  # no hosts, no paths, no builds of one index
+    assert pinned()["torch"] == "2.13.0"
 
 
 def test_the_constraints_pin_every_direct_dependency():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [d for group in project["optional-dependencies"].values() for d in group if not d.startswith("blanklm")]
     for dependency in [*project["dependencies"], *extras]:
-        assert re.split(r"[<>=\[]", dependency)[0].lower().replace("_", "-") in pinned, dependency
+        assert re.split(r"[<>=\[]", dependency)[0].lower().replace("_", "-") in pinned(), dependency

@@ -18,8 +18,9 @@ from filelock import FileLock  # comes with torch
 
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.slow  # a wheel is built and installed
 BUILT_FROM = ["pyproject.toml", ".gitignore", "README.md", "LICENSE", "NOTICE", "src"]
-MODEL = "blanklm/pretrained/yelp-words"
+MODEL = "blanklm/pretrained/english"
 
 
 @dataclass(frozen=True)

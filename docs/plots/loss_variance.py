@@ -29,7 +29,8 @@ from blanklm.core.policy import Policy
 from blanklm.data import read_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MODEL, CORPUS, SPLIT = "yelp-words", "yelp", "valid.0"
+MODEL = ROOT / "tests" / "fixtures" / "yelp-words"
+CORPUS, SPLIT = "yelp", "valid.0"
 SENTENCES = 400
 CANVASES = 4  # at which the estimators are compared
 DRAWS = 32  # estimates of CANVASES canvases each, for each text, by each way to draw t
@@ -127,7 +128,7 @@ def main() -> None:
     ]
     tokens = sum(len(text) for text in chosen)
     record = {
-        "model": MODEL,
+        "model": MODEL.name,
         "corpus": f"{CORPUS}, {SPLIT}",
         "texts": len(chosen),
         "canvases": CANVASES,

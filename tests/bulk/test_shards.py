@@ -20,8 +20,9 @@ from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, plan
 from blanklm.data import read_lines
 from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError
+from tests.support.paths import YELP_WORDS
 
-YELP = Filling("yelp-words", "cpu")
+YELP = Filling(YELP_WORDS, "cpu")
 BAD = [{"text": "no blank"}, {"texts": "___"}, {"text": "___[5-2]"}]
 
 
@@ -90,6 +91,7 @@ def test_what_cannot_be_planned_is_named(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
     write_shards(tmp_path / "in", shards=1, lines=1)
     go = lambda filling: fill_shards(f"{tmp_path}/in/*.jsonl", filling, tmp_path / "out", workers=1)  # noqa: E731
@@ -101,6 +103,7 @@ def test_other_settings_do_not_mix_with_what_is_there(tmp_path):
         go(replace(YELP, every_blank=EveryBlank(max=2)))
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_reported_and_the_others_are_filled(tmp_path):
     texts = write_shards(tmp_path / "in", shards=2)
     whole = (tmp_path / "in/deep/1.jsonl.gz").read_bytes()
@@ -146,10 +149,11 @@ class Forgetful(Filling):
 def test_short_of_memory_each_text_is_filled_alone(tmp_path):
     (tmp_path / "in.txt").write_text("a ___[1] .\na large ___[1] .\nthe ___[1] .\n")
     (shard,) = plan(str(tmp_path / "in.txt"), tmp_path / "out")
-    report = ShardFiller(Forgetful("yelp-words", "cpu")).fill(shard)
+    report = ShardFiller(Forgetful(YELP_WORDS, "cpu")).fill(shard)
     assert report.lines == 3 and report.failures == ({"line": 2, "error": "out of memory: shorten the text"},)
 
 
+@pytest.mark.slow
 def test_unusual_lines_have_their_answer_too(tmp_path):
     """Long ones, NUL bytes, right-to-left and combining characters; what was given comes back as it was."""
     odd = [
@@ -213,6 +217,7 @@ def two_workers(request, monkeypatch):
     cluster.shutdown()
 
 
+@pytest.mark.slow
 def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     """One worker dies in the middle of a shard, which another does again. One text kills every worker: its shard is
     reported, and filled when the cause is gone."""
@@ -221,7 +226,7 @@ def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     traps.mkdir()
     (traps / "once").write_text("food 2 70 ")
     (traps / "always").write_text("food 3 50 ")
-    filling = Deadly("yelp-words", "cpu", traps=str(traps))
+    filling = Deadly(YELP_WORDS, "cpu", traps=str(traps))
     totals = fill_shards(pattern, filling, out, **two_workers)
     assert not (traps / "once").exists()
     assert (totals.shards, totals.lines, totals.skipped) == (4, 4 * 103, 0)
@@ -236,6 +241,7 @@ def test_killed_workers_lose_and_double_nothing(tmp_path, two_workers):
     assert contents(out) == contents(tmp_path / "undisturbed")
 
 
+@pytest.mark.slow
 def test_the_command_killed_and_run_again_finishes_the_work(tmp_path):
     """Everything is killed: the command, whose workers then end by themselves. Finished shards are not touched."""
     texts = write_shards(tmp_path / "in", shards=8, lines=300)

@@ -16,6 +16,7 @@ from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.training import checkpoint
 from tests.support.canvases import CANVAS
+from tests.support.paths import YELP_WORDS
 
 
 def test_help_answers_in_half_a_second():
@@ -240,7 +241,8 @@ def test_sample_and_score(blanklm):
     assert code == 1 and "line 2" in err and [json.loads(x).get("tokens") for x in out] == [5, None, 2]
 
 
-def test_what_there_is(blanklm):
+def test_what_there_is(blanklm, monkeypatch):
+    monkeypatch.setattr("blanklm.pretrained.DEFAULT", "english")
     code, out, _ = blanklm("models", "--json")
     (model,) = [m for m in json.loads(out[0]) if m["default"]]
     assert code == 0 and {"name", "megabytes", "language", "licence", "summary"} < set(model)
@@ -300,8 +302,9 @@ def test_a_model_to_compare_with_is_evaluated_alike_and_another_judges(blanklm, 
     assert code == 0 and "perplexity" in out[1] and len(out[2].split()) == 8
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m blanklm fill --model yelp-words --file /dev/stdin | head -n 1"
+    command = f"{sys.executable} -m blanklm fill --model {YELP_WORDS} --file /dev/stdin | head -n 1"
     done = subprocess.run(
         command, shell=True, input="the ___[1] .\n" * 2000, capture_output=True, text=True, timeout=120
     )

@@ -9,6 +9,7 @@ from blanklm.pretrained import HERE
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
 from tests.support.paths import EDITIONS as FILES
+from tests.support.paths import YELP_WORDS
 
 LEIDEN = "ἔδοξεν τῆι βουλῆι κα[. . . .] δήμωι, τοῦ δ[c. 3] [---]"
 
@@ -107,8 +108,8 @@ def test_what_is_wrong_is_said_in_one_line(restore, arguments, message):
 
 
 def test_a_model_that_does_not_restore_is_refused(blanklm):
-    code, _, said = blanklm("restore", "α [...]", "--model", "yelp-words")
-    assert code == 1 and said.startswith("error: yelp-words does not restore: give a model such as greek or latin")
+    code, _, said = blanklm("restore", "α [...]", "--model", YELP_WORDS)
+    assert code == 1 and said.startswith(f"error: {YELP_WORDS} does not restore: give a model such as greek or latin")
 
 
 @pytest.mark.parametrize(

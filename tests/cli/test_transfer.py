@@ -5,6 +5,7 @@ import json
 import pytest
 
 from blanklm import Transfer
+from tests.support.paths import YELP_WORDS
 
 NICE = "The employees were super nice and efficient!"
 
@@ -61,7 +62,7 @@ def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_s
         ((NICE, "--to", "negative", "--samples", "0"), "at least 1"),
         ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast must be between 0 and 10"),
         ((NICE, "--to", "negative", "--temperature", "0"), "temperature must be above 0"),
-        ((NICE, "--to", "negative", "-m", "yelp-words"), "does not rewrite texts"),
+        ((NICE, "--to", "negative", "-m", YELP_WORDS), "does not rewrite texts"),
     ],
 )
 def test_what_is_wrong_is_one_line(blanklm, arguments, message):

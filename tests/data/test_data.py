@@ -171,6 +171,7 @@ def bomb(path, opener, size=300):
 
 
 @pytest.mark.parametrize(("suffix", "opener"), [(".xz", lzma.open), (".gz", gzip.open), (".bz2", bz2.open)])
+@pytest.mark.slow
 def test_a_file_that_expands_beyond_belief_is_refused(tmp_path, suffix, opener):
     bomb(tmp_path / f"bomb{suffix}", opener)
     seen = 0
@@ -501,6 +502,7 @@ if (DATA / "edh_latin").is_dir():
 
 if (DATA / "yahoo").is_dir():
 
+    @pytest.mark.slow
     def test_no_infill_scores_what_the_paper_reports(monkeypatch):
         from sacrebleu.metrics import BLEU
 

@@ -322,6 +322,7 @@ def test_bpe_phrases_cannot_be_banned():
         text_of("___", [Constraint(ban=("ice cream",))], tokenizer=BPE)
 
 
+@pytest.mark.slow
 def test_words_spelt_with_different_tokens_are_one_fill():
     text = text_of("they have ___[1] ice", tokenizer=BPE)
     drafts = beam_search(BPE_MODEL, [text], beam=300, n=200)[0]
@@ -410,6 +411,7 @@ def test_parallel_filling_advances_every_blank_in_one_pass():
     assert [span[0] for span in spans_of(draft, text)] == best.tolist()
 
 
+@pytest.mark.slow
 def test_random_canvases_always_come_out_whole():
     rng = random.Random(0)
     for _ in range(60):

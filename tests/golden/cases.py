@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from blanklm import BlankLM, Transfer, restore
+from tests.support.paths import YELP_WORDS
 
 torch.set_num_threads(1)  # sums of several threads are rounded otherwise
 
+FOLDERS = {"yelp-words": YELP_WORDS}  # records keep the name
 Case = dict[str, Any]
 Record = dict[str, Any]
 
@@ -193,7 +195,7 @@ def _of_fill(fill: Any) -> Record:
 
 @cache
 def _model(name: str) -> BlankLM:
-    return BlankLM.from_pretrained(name, device="cpu")
+    return BlankLM.from_pretrained(FOLDERS.get(name, name), device="cpu")
 
 
 # --- Scores -----------------------------------------------------------------------------------------------------------
@@ -599,7 +601,7 @@ def losses(every: int = 1) -> list[Record]:
     records = []
     for number in range(0, len(LOSSES), every):
         case = LOSSES[number]
-        loaded = checkpoint.load(pretrained.locate(case["model"]))
+        loaded = checkpoint.load(pretrained.locate(FOLDERS.get(case["model"], case["model"])))
         model = getattr(loaded.model, case["part"]) if "part" in case else loaded.model
         texts = tokenised(loaded.tokenizer, [lines[:-HELD_OUT] for lines in case["lines"]])
         held_out = tokenised(loaded.tokenizer, [lines[-HELD_OUT:] for lines in case["lines"]])

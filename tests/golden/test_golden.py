@@ -26,6 +26,7 @@ def test_fills():
     check("fills")
 
 
+@pytest.mark.slow
 def test_scores():
     check("scores")
 
@@ -39,6 +40,7 @@ def test_restorations():
     check("restorations")
 
 
+@pytest.mark.slow
 def test_transfers():
     check("transfers")
 

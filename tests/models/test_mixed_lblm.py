@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import fields
 
+import pytest
 import torch
 
 from blanklm.core.conceal import conceal
@@ -153,6 +154,7 @@ def test_a_search_near_the_gap_finds_what_the_whole_search_finds():
         assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_length_of_a_gap_is_learnt():
     """One text by heart: what stands on either side of a gap says how long it is."""
     torch.manual_seed(0)

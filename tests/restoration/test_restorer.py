@@ -14,6 +14,7 @@ from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
+from tests.support.paths import YELP_WORDS
 
 DOCUMENT = ["αγαθηι τυχηι ", Blank(4, 4), " η βουλη και ", Blank(2, 5), " δημοσ ", Blank(), " ετιμησεν"]
 
@@ -111,7 +112,7 @@ def test_a_saved_restorer_says_the_same(tmp_path, restorer):
     again = Restorer.from_pretrained(tmp_path / "greek", device="cpu")
     assert again.restore(DOCUMENT, RestoreOptions(top=3)) == restorer.restore(DOCUMENT, RestoreOptions(top=3))
     with pytest.raises(BlankLMError, match="does not restore"):
-        Restorer.from_pretrained("yelp-words")
+        Restorer.from_pretrained(YELP_WORDS)
 
 
 @pytest.mark.parametrize("gap", [Blank(1, 1001), Blank(5000, 5000), Blank(1001)])

@@ -7,7 +7,15 @@ from playwright.sync_api import sync_playwright
 
 from blanklm import BlankLM
 from tests.support.browser import chromium
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import client_of
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +30,7 @@ def browser():
 @pytest.fixture(scope="session")
 def model() -> BlankLM:
     """A small word model, independent of the default."""
-    return BlankLM.from_pretrained("yelp-words", device="cpu")
+    return BlankLM.from_pretrained(YELP_WORDS, device="cpu")
 
 
 class SlowModel:

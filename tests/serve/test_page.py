@@ -16,6 +16,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.backbone import Pretrained
 from tests.support.backbones import publish
 from tests.support.models import make_blm
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import CONTRAST, served
 
 CANVAS = "they also have ___ which ___ ."
@@ -71,7 +72,7 @@ def result(page):
 
 @cache
 def bundled():
-    return BlankLM.from_pretrained("yelp-words", device="cpu")
+    return BlankLM.from_pretrained(YELP_WORDS, device="cpu")
 
 
 def filled_with(text, **options):

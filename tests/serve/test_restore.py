@@ -22,6 +22,7 @@ from blanklm.serve.limits import Limits
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
 from tests.support.paths import EDITIONS as FILES
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import CHECKS, CONTRAST, served
 
 LEIDEN = "ἔδοξεν τῆι βουλῆι κα[. . . .] δήμωι [---]"
@@ -143,7 +144,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(folders):
-    models = ["yelp-words", *map(str, folders.values())]
+    models = [YELP_WORDS, *map(str, folders.values())]
     with served(*(part for name in models for part in ("--model", name)), "--limit", "deadline=120") as process:
         yield process.url
 

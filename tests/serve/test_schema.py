@@ -5,8 +5,10 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import CHECKS, served
 
+pytestmark = pytest.mark.slow
 # Whatever passes the schema is real work, so that there is little of it in each request.
 LIMITS = {"texts": 4, "characters": 200, "blanks": 8, "candidates": 4, "canvases": 2000, "deadline": 120}
 
@@ -14,7 +16,7 @@ LIMITS = {"texts": 4, "characters": 200, "blanks": 8, "candidates": 4, "canvases
 @pytest.fixture(scope="module")
 def api():
     limits = [part for name, value in LIMITS.items() for part in ("--limit", f"{name}={value}")]
-    with served(*limits, "--model", "yelp-words", "--model", "sentiment") as process:
+    with served(*limits, "--model", YELP_WORDS, "--model", "sentiment") as process:
         yield schema_of(process.url)
 
 

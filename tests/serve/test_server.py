@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.serving import served
 
+pytestmark = pytest.mark.slow
 LONG = {"texts": ["the ___[100] ."] * 4, "n": 12, "beam": 12}  # seconds of work
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from blanklm import Transfer, cli
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import served
 
 NICE = "The employees were super nice and efficient!"
@@ -31,7 +32,7 @@ def client(transfer, model):
 def model():
     from blanklm import BlankLM
 
-    return BlankLM.from_pretrained("yelp-words", device="cpu")
+    return BlankLM.from_pretrained(YELP_WORDS, device="cpu")
 
 
 def test_a_text_is_rewritten_as_python_rewrites_it(client, transfer):
@@ -92,7 +93,7 @@ def test_a_deadline_stops_the_work(client):
 
 @pytest.fixture(scope="module")
 def url():
-    with served("--model", "yelp-words", "--model", "sentiment") as process:
+    with served("--model", YELP_WORDS, "--model", "sentiment") as process:
         yield process.url
 
 

@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import (
 
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
+from tests.support.paths import YELP_WORDS
 
 
 @contextmanager
@@ -27,7 +28,7 @@ class Process:
     """``blanklm serve`` as a separate process."""
 
     def __init__(self, *arguments: str, port: int = 0) -> None:
-        model = () if "--model" in arguments else ("--model", "yelp-words")
+        model = () if "--model" in arguments else ("--model", YELP_WORDS)
         command = [sys.executable, "-m", "blanklm", "serve", "--port", str(port), *model, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()

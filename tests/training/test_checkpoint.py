@@ -18,6 +18,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
 from blanklm.training import checkpoint
 from tests.support.models import make_blm
+from tests.support.paths import YELP_WORDS
 from tests.support.runs import Payload
 
 SHAPE = ("layers", "heads", "width", "feedforward")
@@ -258,11 +259,12 @@ def test_names_that_are_no_hub_names_reach_neither_the_network_nor_other_folders
     assert "network was asked" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_loading_draws_nothing_and_imports_no_compiler(tmp_path):
     """A person waits for it: what is drawn would be thrown away, and the compiler takes a second to import."""
     code = (
         "import sys, torch; from blanklm import BlankLM; torch.manual_seed(3); before = torch.get_rng_state();"
-        "BlankLM.from_pretrained('yelp-words', device='cpu');"
+        f"BlankLM.from_pretrained({YELP_WORDS!r}, device='cpu');"
         "assert torch.equal(before, torch.get_rng_state()); assert 'torch._dynamo' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

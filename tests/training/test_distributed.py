@@ -24,6 +24,7 @@ from blanklm.training.streamed import StreamedTexts
 from tests.support.paths import ROOT
 from tests.support.runs import SENTENCES, corpus, new_model
 
+pytestmark = pytest.mark.slow
 CONFIG = TrainingConfig(steps=16, tokens_per_batch=96, warmup=2, evaluate_every=8, save_every=4, log_every=3)
 
 

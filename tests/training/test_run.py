@@ -27,6 +27,7 @@ from tests.support.baselines import make
 from tests.support.runs import SENTENCES, Payload, corpus, new_model
 
 
+@pytest.mark.slow
 def test_a_tiny_model_overfits_ten_sentences(tmp_path):
     """Knowing the ten by heart still leaves the choice among them: log 10 nats a text is the floor of the bound."""
     tokenizer, texts = corpus()
@@ -49,6 +50,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize(("ema", "optimizer"), [(0.0, "adamw"), (0.9, "adamw"), (0.9, "muon")])
+@pytest.mark.slow
 def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer):
     """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
     tokenizer, texts = corpus()
@@ -232,6 +234,7 @@ train(new_model(tokenizer), tokenizer, texts, texts, config, Path(sys.argv[1]), 
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
     folder, steps = tmp_path / "run", []
     for pause in (0.0, 0.13, 0.29):

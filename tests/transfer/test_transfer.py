@@ -7,6 +7,7 @@ import pytest
 from blanklm import BlankLM, BlankLMError, Transfer
 from blanklm.transfer.options import TransferOptions
 from blanklm.transfer.ranking import Weights
+from tests.support.paths import YELP_WORDS
 
 NICE = "The employees were super nice and efficient!"
 
@@ -39,9 +40,7 @@ def test_a_contrast_may_be_chosen_for_one_call(transfer):
     plain = Transfer.from_pretrained(device="cpu", contrast=0)
     expected = plain.rewrite(NICE, "negative", n=5)
     assert transfer.rewrite(NICE, "negative", n=5, contrast=0) == expected != transfer.rewrite(NICE, "negative", n=5)
-    one_style = Transfer(
-        transfer.classifier, [BlankLM.from_pretrained("yelp-words", device="cpu")] * 2, transfer.styles
-    )
+    one_style = Transfer(transfer.classifier, [BlankLM.from_pretrained(YELP_WORDS, device="cpu")] * 2, transfer.styles)
     with pytest.raises(BlankLMError, match="leave out the contrast"):
         one_style.rewrite(NICE, "negative", contrast=0)
 
@@ -63,4 +62,4 @@ def test_the_model_is_not_a_blm(transfer):
     with pytest.raises(BlankLMError, match="use it with blanklm transfer"):
         BlankLM.from_pretrained("sentiment", device="cpu")
     with pytest.raises(BlankLMError, match="does not rewrite texts"):
-        Transfer.from_pretrained("yelp-words", device="cpu")
+        Transfer.from_pretrained(YELP_WORDS, device="cpu")

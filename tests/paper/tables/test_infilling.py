@@ -58,6 +58,7 @@ def quiet(line):
 
 
 @pytest.mark.parametrize("corpus", ["yahoo", "yelp"])
+@pytest.mark.slow
 def test_every_system_fills_the_same_canvases_and_gets_its_row(experiments, corpus, tmp_path):
     rows = {row["system"]: row for row in runner.run_experiments(experiments(corpus, SYSTEMS), say=quiet)}
     assert list(rows) == SYSTEMS

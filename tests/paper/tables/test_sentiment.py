@@ -16,7 +16,7 @@ from blanklm.paper.tables.sentiment_choice import Setting
 from blanklm.paper.tasks.sentiment import PUBLISHED
 from blanklm.transfer.options import CONTRAST, SAMPLES, TEMPERATURE
 from blanklm.transfer.ranking import Weights
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, YELP_WORDS
 
 RESULTS = ROOT / "results"
 GOOD = ["the food was great .", "i love this place !", "very nice staff and good service ."]
@@ -64,6 +64,7 @@ def quiet(line):
     pass
 
 
+@pytest.mark.slow
 def test_from_corpora_to_table_and_model(corpora, tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
     (result,) = sentiment.run(out, ["yelp"], say=quiet)
@@ -85,8 +86,8 @@ def test_from_corpora_to_table_and_model(corpora, tiny, tmp_path, monkeypatch):
 
 def test_the_small_writer_starts_from_the_model_that_is_given():
     words = Tokenizer.train("word", ["the food was great !", "qwertyuiop"], lowercase=True, marks_apart=True)
-    experiment = sentiment_models.Experiment(out=None, corpus="yelp", system="blm-small", start="yelp-words")
-    model, start = sentiment_models.small_blm(words, experiment), BlankLM.from_pretrained("yelp-words", device="cpu")
+    experiment = sentiment_models.Experiment(out=None, corpus="yelp", system="blm-small", start=str(YELP_WORDS))
+    model, start = sentiment_models.small_blm(words, experiment), BlankLM.from_pretrained(YELP_WORDS, device="cpu")
     for word, known in (("food", "food"), ("qwertyuiop", "<unk>")):
         own, its = (m.backend.token_to_id(w) for m, w in ((words, word), (start.tokenizer, known)))
         assert torch.equal(model.embedding.weight[own], start.model.embedding.weight[its])

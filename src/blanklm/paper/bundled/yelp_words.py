@@ -1,8 +1,8 @@
-"""The model ``yelp-words``: a small word-level BLM of restaurant reviews; the bundled sentiment model starts from it.
+"""The model ``yelp-words``: a small word-level BLM of restaurant reviews, for tests and as the start of ``sentiment``.
 
     BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.yelp_words OUT
 
-Writes OUT/model (half precision) and OUT/result.json.
+Writes OUT/model (half precision, as in tests/fixtures) and OUT/result.json.
 """
 
 from __future__ import annotations
