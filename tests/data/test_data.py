@@ -163,7 +163,7 @@ def test_a_bad_json_line_is_named(tmp_path, line, reason):
 # --- Files made to do harm, and texts that are merely unusual ------------------------------------------------
 
 
-def bomb(path, opener, size=300):
+def bomb(path, opener, size=100):
     """``size`` MiB of spaces, in lines of a MiB, in a few kilobytes."""
     with opener(path, "wb") as file:
         for _ in range(size):
