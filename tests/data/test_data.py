@@ -171,7 +171,6 @@ def bomb(path, opener, size=100):
 
 
 @pytest.mark.parametrize(("suffix", "opener"), [(".xz", lzma.open), (".gz", gzip.open), (".bz2", bz2.open)])
-@pytest.mark.slow
 def test_a_file_that_expands_beyond_belief_is_refused(tmp_path, suffix, opener):
     bomb(tmp_path / f"bomb{suffix}", opener)
     seen = 0
