@@ -335,6 +335,7 @@ def test_words_spelt_with_different_tokens_are_one_fill():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("canvas", ["a ___[1-2] b", "___[1] c ___[2]"])
+@pytest.mark.slow
 def test_samples_come_as_often_as_enumeration_says(order, canvas):
     text = text_of(canvas)
     expected = exhaustively(MODEL, canvas, order, sampling=True)

@@ -150,6 +150,7 @@ def url(folders):
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@pytest.mark.slow
 def test_every_answer_is_as_documented(url, mode):
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
 

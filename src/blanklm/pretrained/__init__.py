@@ -1,4 +1,4 @@
-"""The bundled models, one folder each, and how a name becomes a folder."""
+"""Find the folder of a model: bundled, local or on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HERE = Path(__file__).parent
 
 
 def bundled() -> list[str]:
-    """The names of the models that come with the package, the default first."""
+    """Return the names of the bundled models, the default first."""
     names = sorted(path.parent.name for path in HERE.glob("*/config.json"))
     return sorted(names, key=lambda name: name != DEFAULT)
 
 
 def locate(name_or_path: str | Path) -> Path:
-    """The folder of a model: a bundled name, a folder, or a Hugging Face Hub id (downloaded on first use)."""
+    """Return the folder of a bundled name, a folder, or a Hugging Face Hub id (downloaded on first use)."""
     name, path = str(name_or_path), Path(name_or_path)
     if name in bundled():
         return HERE / name
@@ -37,7 +37,7 @@ def _download(repository: str) -> Path:
 
     try:
         return Path(snapshot_download(repository, allow_patterns=[*checkpoint.FILES, checkpoint.LEXICON]))
-    except Exception as error:  # no network, no such model, no permission: many classes, one message
+    except Exception as error:  # no network, no such model, no permission: the Hub client has many classes
         raise CheckpointError(
             f"there is no folder {repository!r}, and no model of that id could be fetched from the Hugging Face Hub "
             f"({str(error).splitlines()[0]})"

@@ -161,6 +161,7 @@ def test_canvases_that_share_a_context_are_trained_as_if_each_had_its_own(model)
         assert torch.allclose(one, other, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_is_read_apart_is_learnt(tmp_path):
     """Two words alternate for a while, then two others: only a context of two tokens can tell which comes next."""
     words = [f"w{i}" for i in range(8)]

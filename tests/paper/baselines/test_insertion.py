@@ -195,6 +195,7 @@ def test_a_span_that_goes_on_and_on_is_closed(kind, monkeypatch):
     assert [len(span) for span in written.spans] == [3, 3]
 
 
+@pytest.mark.slow
 def test_trained_it_stops_when_the_blanks_it_may_fill_are_full():
     """On ten sentences known by heart."""
     tokenizer, _ = corpus()
