@@ -28,7 +28,6 @@ from blanklm.core.special import SPECIAL_TOKENS
 from blanklm.core.template import Blank, Template
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import mask_corpus
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.fill import fill, fill_in_parallel
 from blanklm.decoding.options import FillOptions
@@ -36,6 +35,7 @@ from blanklm.decoding.request import Request
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import SIZES, EncoderConfig
 from blanklm.paper.provenance import hardware, write_result
+from blanklm.paper.tasks.masking import mask_corpus
 from blanklm.training.epochs import training_epoch
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,8 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from blanklm.api import BlankLM
-from blanklm.data import MaskedText, mask_corpus, read_corpus
+from blanklm.data import MaskedText, read_corpus
 from blanklm.paper.provenance import hardware, write_result
+from blanklm.paper.tasks.masking import mask_corpus
 
 RATIO, SEED = 0.3, 0
 Fill = Callable[[Sequence[MaskedText], int], int]  # documents, tokens to write; the tokens written

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 from statistics import mean
 
-from blanklm.data import MaskedText, read_corpus, slots_of_corpus
+from blanklm.data import MaskedText, read_corpus
 from blanklm.paper.provenance import hardware, write_result
+from blanklm.paper.tasks.masking import slots_of_corpus
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
 from blanklm.restoration.restorer import Restorer

@@ -12,8 +12,8 @@ import blanklm
 import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
 from blanklm.core.template import Template
-from blanklm.data import mask_corpus
 from blanklm.errors import CheckpointError, ConstraintError
+from blanklm.paper.tasks.masking import mask_corpus
 from tests.support.canvases import CANVAS
 from tests.support.paths import YELP_WORDS
 

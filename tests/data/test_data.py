@@ -29,9 +29,6 @@ from blanklm.data import (
     corpora,
     data_root,
     find,
-    mask_corpus,
-    mask_words,
-    no_infill,
     read_corpus,
     read_lines,
     read_texts,
@@ -39,6 +36,7 @@ from blanklm.data import (
     verify,
 )
 from blanklm.errors import DataError
+from blanklm.paper.tasks.masking import mask_corpus, mask_words, no_infill
 from tests.support.paths import DATA
 
 # Lines that a careless reader splits, joins, strips or decodes wrongly.

@@ -8,9 +8,10 @@ import pytest
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import find, mask_corpus, no_infill, read_corpus, read_masks, write_masks
+from blanklm.data import find, read_corpus
 from blanklm.errors import DataError
 from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
+from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
 from blanklm.paper.tasks.metrics import corpus_bleu
 from tests.support.paths import FIXTURES
 

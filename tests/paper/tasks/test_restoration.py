@@ -6,9 +6,8 @@ from random import Random
 import pytest
 
 from blanklm.core.template import Blank
-from blanklm.data import editors_restorations, many_slots, single_slot, slots_of_corpus
-from blanklm.data.masking import cut
 from blanklm.errors import DataError
+from blanklm.paper.tasks.masking import cut, editors_restorations, many_slots, single_slot, slots_of_corpus
 from blanklm.paper.tasks.metrics import character_error_rate, edit_distance, expected_calibration_error
 from blanklm.paper.tasks.restoration import (
     TEMPERATURES,

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import torch
 
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import slots_of_corpus
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
@@ -22,6 +21,7 @@ from blanklm.paper.baselines.pythia import Pythia, PythiaConfig
 from blanklm.paper.bundled.characters import encode_characters
 from blanklm.paper.bundled.staged_run import Stage, train_in_stages
 from blanklm.paper.provenance import report, write_result
+from blanklm.paper.tasks.masking import slots_of_corpus
 from blanklm.paper.tasks.restoration import calibrate
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.restorer import Restorer

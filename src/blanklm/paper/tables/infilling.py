@@ -22,7 +22,7 @@ from blanklm.core.canvas import Fill
 from blanklm.core.template import Blank, Template
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import MaskedText, mask_corpus, no_infill, read_masks, write_masks
+from blanklm.data import MaskedText
 from blanklm.errors import BlankLMError
 from blanklm.files import replacing
 from blanklm.models.init import init_bias_from_frequencies
@@ -33,6 +33,7 @@ from blanklm.paper.runner import Say
 from blanklm.paper.tables.infilling_systems import CORPORA, JUDGE, SYSTEMS, Corpus, System
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import fills_of, score
+from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
 from blanklm.paper.tasks.metrics import corpus_bleu
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from blanklm.core.template import Blank
-from blanklm.data import MaskedText, editors_restorations, read_corpus, slots_of_corpus
+from blanklm.data import MaskedText, read_corpus
 from blanklm.errors import BlankLMError
 from blanklm.paper import runner
 from blanklm.paper.baselines.systems import SlotBySlot
@@ -25,6 +25,7 @@ from blanklm.paper.bundled.restorer_recipe import CALIBRATION_TEXTS, Corpus, Kin
 from blanklm.paper.provenance import Row, read_json, write_json
 from blanklm.paper.runner import Say
 from blanklm.paper.tasks import restoration as task
+from blanklm.paper.tasks.masking import editors_restorations, slots_of_corpus
 from blanklm.paper.tasks.restoration import evaluate_fill, evaluate_rank, score_ranked, without_repeats
 from blanklm.restoration.draft import Part
 from blanklm.restoration.normalise import fold

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import MaskedText, mask_corpus, no_infill
+from blanklm.data import MaskedText
 from blanklm.paper.tasks.fluency import Judge, perplexity
+from blanklm.paper.tasks.masking import mask_corpus, no_infill
 from blanklm.paper.tasks.metrics import corpus_bleu
 
 FAILURES = ("lost_words", "wrong_blanks")  # of outputs that do not fill their canvas
