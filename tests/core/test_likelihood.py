@@ -2,14 +2,13 @@
 
 import itertools
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 
 from blanklm.core import likelihood
-from blanklm.core.likelihood import Estimate, bound, draw_texts, exact, monte_carlo
+from blanklm.core.likelihood import Estimate, bound, exact, monte_carlo
 from blanklm.core.texts import Batch, pad
 from blanklm.errors import BlankLMError
 from blanklm.paper.baselines.insertion import InsertionTransformer
@@ -94,8 +93,6 @@ def test_the_rest_of_a_text_after_its_first_tokens(blm):
     for wrong in (6, -1):
         with pytest.raises(BlankLMError, match=r"between 0 and the length of the text \(5\)"):
             exact(blm, text, given=wrong)
-    with pytest.raises(BlankLMError, match="cannot be combined"):
-        monte_carlo(blm, [text], 3, known_orders=[[0, 1, 2, 3, 4]], given=[1])
     with pytest.raises(BlankLMError, match="`whole_words` and `given`"):
         monte_carlo(make_blm(vocabulary=12, whole_words=True), [text], 3, given=[2])
     with pytest.raises(BlankLMError, match="`whole_words` and `given`"):
@@ -156,43 +153,6 @@ def writer():
     model = make_blm(vocabulary=6, spread=6.0)
     model.sides_out.bias.data += torch.tensor([1.5, 0, 0, 0])
     return model
-
-
-def test_texts_are_drawn_with_their_probability_in_orders_drawn_with_theirs():
-    model, draws = writer(), 6000
-    texts, ranks = draw_texts(model, draws, longest=3)
-    assert 0 < draws - len(texts) < draws / 2 and max(map(len, texts)) == 3
-    counted = Counter(map(tuple, texts))
-    for text in itertools.chain(itertools.product(range(2, 6)), itertools.product(range(2, 6), repeat=2)):
-        p = math.exp(exact(model, list(text)))
-        assert abs(counted[text] / draws - p) < 4.5 * math.sqrt(p / draws)
-    pairs = [(tuple(rank), text) for text, rank in zip(texts, ranks, strict=True) if len(text) == 2]
-    texts_of_two = {tuple(text) for _, text in pairs}
-    forward = {text: math.exp(log_joint(model, list(text), (0, 1)) - exact(model, list(text))) for text in texts_of_two}
-    expected = sum(forward[tuple(text)] for _, text in pairs)
-    found = sum(rank == (0, 1) for rank, _ in pairs)
-    assert abs(found - expected) < 4 * math.sqrt(len(pairs)) / 2
-
-
-def test_with_the_order_a_text_was_written_in_the_estimate_is_too_high_and_without_it_too_low():
-    """E[1 / X_m] = 1 / p(x) where one of the orders is drawn from p(order | x)."""
-    model = writer()
-    texts, own = draw_texts(model, 6000, longest=3, seed=1)
-    texts, own = zip(*((text, rank) for text, rank in zip(texts, own, strict=True) if len(text) == 3), strict=True)
-    truth = np.array([exact(model, text) for text in texts])
-    above = monte_carlo(model, texts, 3, known_orders=own, tokens_per_batch=64).log_likelihoods
-    np.testing.assert_allclose(above, monte_carlo(model, texts, 3, known_orders=own).log_likelihoods, atol=1e-4)
-    ratio = np.exp(truth - above)
-    assert len(texts) > 300 and abs(ratio.mean() - 1) < 4 * ratio.std() / math.sqrt(len(ratio))
-    assert monte_carlo(model, texts, 3, seed=1).log_likelihoods.mean() < truth.mean() < above.mean()
-    alone = monte_carlo(model, texts[:5], 1, known_orders=own[:5]).log_likelihoods  # the order given, and no other
-    orders = [sorted(range(3), key=rank.__getitem__) for rank in own[:5]]
-    expected = [math.log(6) + log_joint(model, text, order) for text, order in zip(texts, orders, strict=False)]
-    assert alone == pytest.approx(expected, abs=1e-4)
-    words = make_blm(vocabulary=6, whole_words=True)
-    words.edges.fill_(1)  # all tokens are of one word, so its orders are not uniform
-    with pytest.raises(BlankLMError, match="orders are uniform"):
-        monte_carlo(words, texts[:2], 3, known_orders=own[:2])
 
 
 def test_the_stratified_bound_agrees_with_the_enumerated_one_and_varies_less(blm):

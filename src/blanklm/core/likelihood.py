@@ -22,8 +22,7 @@ from torch import Tensor
 from blanklm.core.orders import bound as bound_of
 from blanklm.core.orders import random_keys, show_first
 from blanklm.core.packing import representatives
-from blanklm.core.policy import SIDES, OrderedModel, Scorer
-from blanklm.core.special import BLANK
+from blanklm.core.policy import OrderedModel
 from blanklm.core.texts import TokenisedTexts, pad
 from blanklm.errors import BlankLMError
 
@@ -146,26 +145,18 @@ def monte_carlo(
     seed: int = 0,
     tokens_per_batch: int | None = None,
     progress: Progress | None = None,
-    known_orders: Sequence[Sequence[int]] | None = None,
     given: Sequence[int] | None = None,
 ) -> Estimate:
     """X_m = n!/m * sum over m uniform orders of p(x, order). Empty texts have log p = 0.
 
-    ``known_orders``: for each text, the rank of each position in an order that replaces the first one drawn.
     ``given``: for each text, how many of its first tokens are context: p is that of the n others after them.
     """
-    if known_orders is not None and given is not None:
-        raise BlankLMError("`known_orders` and `given` cannot be combined")
     pairs = _Pairs.of(texts, orders, seed, given)
     log_joint = torch.zeros(len(pairs.seeds), dtype=torch.double, device=policy.device)  # log p(x, order) of each pair
     log_orders = torch.zeros_like(log_joint)  # log n! of uniform orders; in general - log q(order)
     for pair, steps in _budgeted(pairs.lengths, pairs.written, _budget(tokens_per_batch, policy)):
         # [B], [P, L], [P], [P] or None, [P, L], [P]
         member, tokens, lengths, known, rank, log_count = pairs.ordered(pair, policy)
-        if known_orders is not None:
-            _insert_known_orders(known_orders, rank, pairs, int(pair[0]))
-            if not torch.allclose(log_count.float(), torch.lgamma(lengths + 1.0)):
-                raise BlankLMError("`known_orders` needs a model whose orders are uniform")
         rank, step = rank[member], torch.from_numpy(steps).to(policy.device)[:, None]  # [B, L], [B, 1]
         text = torch.from_numpy(pair // orders).to(policy.device)  # [B]
         shown, written = rank < step, (rank == step).long().argmax(1)  # [B, L], [B]
@@ -194,48 +185,6 @@ def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
     keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
     key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
     return representatives(key)
-
-
-def _insert_known_orders(known_orders: Sequence[Sequence[int]], ranks: Tensor, pairs: _Pairs, first: int) -> None:
-    """Put into ``ranks`` [P, L] of the pairs from ``first`` on each text's known order, in place of its first draw."""
-    for row in range(-first % pairs.draws, len(ranks), pairs.draws):
-        order = known_orders[pairs.texts[(first + row) // pairs.draws]]
-        ranks[row, : len(order)] = torch.as_tensor(order, device=ranks.device)
-
-
-@torch.inference_mode()
-def draw_texts(policy: Scorer, count: int, longest: int, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
-    """Sample ``count`` texts from the model, action by action, with the orders they were written in.
-
-    An order is given by the rank of each position: it is a draw from p(order | x). Drafts that grow beyond ``longest``
-    tokens are dropped (so there may be fewer texts); that depends on the text alone and not on its order.
-    """
-    chance = torch.Generator().manual_seed(seed)
-    drafts = [([BLANK], [-1]) for _ in range(count)]  # symbols, and the step that wrote each
-    done: list[tuple[list[int], list[int]]] = []
-    step = 0
-    while drafts:
-        canvases, lengths = (part.to(policy.device) for part in pad([symbols for symbols, _ in drafts]))
-        scores = policy.score(canvases, lengths, canvases.shape[1])
-        text, place = (canvases == BLANK).nonzero(as_tuple=True)  # [K]
-        p_blank = torch.zeros(len(drafts), canvases.shape[1])
-        p_blank[text.cpu(), place.cpu()] = scores.log_p_blank.float().exp().cpu()
-        chosen = torch.multinomial(p_blank, 1, generator=chance).squeeze(1)  # [B]
-        row = torch.zeros(canvases.shape, dtype=torch.long)
-        row[text.cpu(), place.cpu()] = torch.arange(len(text))
-        row = row[torch.arange(len(drafts)), chosen].to(policy.device)  # [B] of K
-        p_word = scores.log_p_word[row].float().exp().cpu()
-        word = torch.multinomial(p_word, 1, generator=chance).squeeze(1)  # [B]
-        p_sides = scores.log_p_sides(row, word.to(policy.device)).float().exp().cpu()  # [B, 4]
-        sides = torch.multinomial(p_sides, 1, generator=chance).squeeze(1).tolist()  # [B]
-        for (symbols, steps), at, token, side in zip(drafts, chosen.tolist(), word.tolist(), sides, strict=True):
-            left, right = SIDES[side]
-            symbols[at : at + 1] = [BLANK] * left + [token] + [BLANK] * right
-            steps[at : at + 1] = [-1] * left + [step] + [-1] * right
-        step += 1
-        done += [draft for draft in drafts if BLANK not in draft[0]]
-        drafts = [draft for draft in drafts if BLANK in draft[0] and len(draft[0]) <= longest]
-    return [symbols for symbols, _ in done], [steps for _, steps in done]
 
 
 def _budget(tokens_per_batch: int | None, policy: OrderedModel) -> int:
