@@ -16,28 +16,36 @@ __all__ = [
     "Canvas",
     "Constraint",
     "Fill",
+    "FillOptions",
+    "RestoreOptions",
+    "SampleOptions",
     "Score",
     "Template",
     "Trajectory",
     "Transfer",
+    "TransferOptions",
     "fit",
     "restore",
 ]
 
 _HOME = {
     "Action": "blanklm.core.canvas",
-    "Blank": "blanklm.core.canvas",
+    "Blank": "blanklm.core.template",
     "BlankLM": "blanklm.api",
     "BlankLMError": "blanklm.errors",
     "Canvas": "blanklm.core.canvas",
     "Constraint": "blanklm.decoding.constraint",
     "Fill": "blanklm.core.canvas",
+    "FillOptions": "blanklm.decoding.options",
+    "RestoreOptions": "blanklm.restoration.options",
+    "SampleOptions": "blanklm.decoding.options",
     "Score": "blanklm.api",
-    "Template": "blanklm.core.canvas",
+    "Template": "blanklm.core.template",
     "Trajectory": "blanklm.core.canvas",
+    "Transfer": "blanklm.transfer.transfer",
+    "TransferOptions": "blanklm.transfer.options",
     "fit": "blanklm.fitting",
     "restore": "blanklm.restoration.edition",
-    "Transfer": "blanklm.transfer.transfer",
 }
 
 if TYPE_CHECKING:
@@ -45,9 +53,12 @@ if TYPE_CHECKING:
     from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
     from blanklm.core.template import Blank, Template
     from blanklm.decoding.constraint import Constraint
+    from blanklm.decoding.options import FillOptions, SampleOptions
     from blanklm.errors import BlankLMError
     from blanklm.fitting import fit
     from blanklm.restoration.edition import restore
+    from blanklm.restoration.options import RestoreOptions
+    from blanklm.transfer.options import TransferOptions
     from blanklm.transfer.transfer import Transfer
 
 
