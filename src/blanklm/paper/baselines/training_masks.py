@@ -1,4 +1,4 @@
-"""The masks of the infilling protocol (data/masking.py), drawn for a batch at once on its device, to train on."""
+"""The masks of the infilling protocol (paper/tasks/masking.py), drawn for a batch at once on its device, to train on."""
 
 from __future__ import annotations
 
