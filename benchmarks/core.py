@@ -102,7 +102,7 @@ def with_blanks(sentences: list[str]) -> list[str]:
 
 def texts_to_fill(model: BLM, tokenizer: Tokenizer, lines: list[np.ndarray]) -> list[Request]:
     prepare = BlankLM(model, tokenizer).prepare
-    return [prepare(text).text for text in with_blanks([tokenizer.decode(line.tolist()) for line in lines])]
+    return [prepare(text) for text in with_blanks([tokenizer.decode(line.tolist()) for line in lines])]
 
 
 # --- What is measured -----------------------------------------------------------------------------------------------

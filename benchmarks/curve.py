@@ -76,7 +76,7 @@ def filling(model: BLM, texts: list[np.ndarray], device: str) -> Callable[[], in
     """All blanks at once, 30 % of the words hidden; units are tokens of text, written or not."""
     tokenizer = Tokenizer.train("word", [f"w{i}" for i in range(core.WORDS)])
     prepare = BlankLM(model.eval(), tokenizer).prepare
-    canvases = [prepare(t).text for t in core.with_blanks([tokenizer.decode(text.tolist()) for text in texts])]
+    canvases = [prepare(t) for t in core.with_blanks([tokenizer.decode(text.tolist()) for text in texts])]
 
     def call() -> int:
         fill_greedily(model, canvases, "parallel")

@@ -45,7 +45,7 @@ def fill_by_the_formula(model: BLM, text: Request) -> Draft:
         model.encode = encode
         log_p_word = scores.log_p_word.masked_fill(never, -torch.inf)  # [K, V]
         blank = int(log_p_word.max(1).values.argmax())
-        slot = text.rules.slots(draft)[blank]
+        slot = text.rules.open_blanks(draft)[blank]
         vector = encoded[-1][draft.blanks[blank]].expand(len(everything), -1)  # [V, d]
         pair = torch.cat((vector, model.embedding(everything)), 1)  # [V, 2d]
         hidden = F.relu(F.linear(pair, first_layer, model.sides_from_blank.bias))  # [V, h]

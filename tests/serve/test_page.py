@@ -271,6 +271,8 @@ def test_the_link_reproduces_the_state_and_the_command_prints_the_same(opened, p
     assert other.get_by_label("Which blank next").input_value() == "model"
     assert page.locator("#result b").count() == 0  # what looks like HTML is text
     program, *arguments = shlex.split(page.locator("#command").inner_text())
+    assert arguments[arguments.index("--model") + 1] == "yelp-words"  # which is served from a folder here
+    arguments[arguments.index("--model") + 1] = YELP_WORDS
     monkeypatch.setattr("sys.argv", [program, *arguments, "--json"])
     with pytest.raises(SystemExit):
         cli.main()

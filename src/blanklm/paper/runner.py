@@ -29,6 +29,11 @@ from blanklm.training.run import Run, TrainingConfig
 Say = Callable[[str], None]
 
 
+def print_line(message: str) -> None:
+    """Print at once. Not ``print`` itself, which other libraries replace and which then cannot go to a process."""
+    print(message, flush=True)
+
+
 @dataclass(frozen=True)
 class Step:
     """Work that is done once; ``done`` looks whether its files are there."""
@@ -39,7 +44,7 @@ class Step:
     after: tuple[str, ...] = ()  # steps that come before it, where they are to be done at all
 
 
-def run_steps(steps: Sequence[Step], jobs: int = 1, say: Say = print) -> None:
+def run_steps(steps: Sequence[Step], jobs: int = 1, say: Say = print_line) -> None:
     """Do the steps in their order, or up to ``jobs`` at a time, each in a process of its own."""
     if jobs < 1:
         raise BlankLMError(f"--jobs must be at least 1, not {jobs}")
@@ -188,7 +193,7 @@ def training_steps(experiments: Iterable[Experiment]) -> dict[str, Step]:
     return steps
 
 
-def run_experiments(experiments: Sequence[Experiment], jobs: int = 1, say: Say = print) -> list[Row]:
+def run_experiments(experiments: Sequence[Experiment], jobs: int = 1, say: Say = print_line) -> list[Row]:
     """Train and measure whatever is not done yet, and return the rows of all."""
     steps: dict[str, Step] = {}
     for experiment in experiments:

@@ -1,4 +1,4 @@
-"""The masks of the infilling protocol (paper/tasks/masking.py), drawn for a batch at once on its device, to train on."""
+"""Training masks of the infilling protocol (paper/tasks/masking.py), drawn for a batch at once on its device."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from blanklm.paper import runner
 from blanklm.paper.provenance import Row, read_json, write_result
-from blanklm.paper.runner import Say, Step
+from blanklm.paper.runner import Say, Step, print_line
 from blanklm.paper.tables.sentiment_choice import CONTENT, Setting, best, choose, needed, rows_of
 from blanklm.paper.tables.sentiment_models import CORPORA, SYSTEMS, bundle, experiments, tokenise
 from blanklm.paper.tables.sentiment_pools import FIXED, GRID, is_written, records_of, write_pools, writes
@@ -24,7 +24,7 @@ from blanklm.paper.tasks.sentiment import TestSet, score, score_known
 from blanklm.transfer.transfer import StyleClassifier
 
 
-def score_corpus(out: Path, corpus: str, say: Say = print) -> Row:
+def score_corpus(out: Path, corpus: str, say: Say = print_line) -> Row:
     """The table of a corpus, from what was chosen and written; a writer that wrote nothing has no row."""
     folder = out / corpus
     judge, test = StyleClassifier.from_pretrained(folder / "judge" / "run"), TestSet.load(corpus)
@@ -100,7 +100,7 @@ def chosen_writers(out: Path, corpus: str) -> dict[str, tuple[int, bool]]:
     return {writer: samples for writer, samples in chosen.items() if writer in GRID}
 
 
-def write_chosen(out: Path, corpus: str, say: Say = print) -> None:
+def write_chosen(out: Path, corpus: str, say: Say = print_line) -> None:
     """Rewrite the test sentences with the settings that were chosen."""
     for writer, (samples, fewer) in chosen_writers(out, corpus).items():
         write_pools(out, corpus, writer, "test", say, samples, fewer)
@@ -117,7 +117,7 @@ def run(
     seconds: float = 0.0,
     start: str | None = None,
     jobs: int = 1,
-    say: Say = print,
+    say: Say = print_line,
 ) -> list[Row]:
     """Do whatever is not done yet of the table of each corpus."""
     names = runner.choose("corpus", corpora, CORPORA, CORPORA)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from blanklm.paper.provenance import write_json
-from blanklm.paper.runner import Say
+from blanklm.paper.runner import Say, print_line
 from blanklm.paper.tables.sentiment_pools import (
     DRAWINGS,
     TUNED,
@@ -111,7 +111,7 @@ class ValidationScores:
         }
 
 
-def choose(out: Path, corpus: str, say: Say = print) -> dict[str, Any]:
+def choose(out: Path, corpus: str, say: Say = print_line) -> dict[str, Any]:
     """Choose the settings of the table on validation sentences."""
     written = {name for name in WRITERS if is_written(out / corpus, name, "valid")}
     choice: dict[str, Any] = {"corpus": corpus, "sentences": 2 * VALIDATION, "may_cost": ACCURACY_MARGIN, "chosen": {}}

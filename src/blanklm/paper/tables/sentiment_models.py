@@ -28,7 +28,7 @@ from blanklm.paper.baselines.judge import ConvolutionClassifier, ConvolutionClas
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.paper.bundled import yelp_words
-from blanklm.paper.runner import Say
+from blanklm.paper.runner import Say, print_line
 from blanklm.paper.tasks.sentiment import STYLES
 from blanklm.training import checkpoint
 from blanklm.training.run import TrainingConfig
@@ -65,7 +65,7 @@ def sentences(corpus: str, split: str, style: int) -> list[str]:
     return [line for line in read_corpus(corpus, f"{split}.{style}") if line.strip()]
 
 
-def tokenise(out: Path, corpus: str, say: Say = print) -> None:
+def tokenise(out: Path, corpus: str, say: Say = print_line) -> None:
     """Write the vocabulary of a corpus and its texts as ids, which all models share."""
     folder = out / corpus
     folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def experiments(out: Path, corpus: str, **settings: Any) -> list[Experiment]:
     return [Experiment(out=out, corpus=corpus, system=name, **settings) for name in systems]
 
 
-def bundle(out: Path, corpus: str, say: Say = print) -> None:
+def bundle(out: Path, corpus: str, say: Say = print_line) -> None:
     """Save the classifier and the small writer as one model, in int8."""
     parts = [checkpoint.load(out / corpus / part / "run") for part in ("classifier", "blm-small")]
     marker, writer = (part.model for part in parts)

@@ -15,7 +15,7 @@ from blanklm.models.rewriter import Rewriter
 from blanklm.models.styled_blm import StyledBLM
 from blanklm.paper.baselines.systems import Infiller
 from blanklm.paper.provenance import read_json, write_json
-from blanklm.paper.runner import Say
+from blanklm.paper.runner import Say, print_line
 from blanklm.paper.tables.sentiment_models import sentences
 from blanklm.paper.tasks.sentiment import STYLES, Salience
 from blanklm.training import checkpoint
@@ -113,7 +113,13 @@ def is_written(folder: Path, writer: str, split: str) -> bool:
 
 
 def write_pools(
-    out: Path, corpus: str, writer: str, split: str, say: Say = print, samples: int | None = None, fewer: bool = True
+    out: Path,
+    corpus: str,
+    writer: str,
+    split: str,
+    say: Say = print_line,
+    samples: int | None = None,
+    fewer: bool = True,
 ) -> None:
     """Rewrite the sentences of a split in the other style; a record for each.
 
