@@ -215,25 +215,9 @@ class BlankLM:
     # --- Likelihood -----------------------------------------------------------------------------------------------
 
     @overload
-    def score(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
-        self,
-        texts: str,
-        method: ScoreMethod = "monte-carlo",
-        orders: int = 64,
-        seed: int = 0,
-        progress: Progress | None = None,
-        tokens_per_batch: int | None = None,
-    ) -> Score: ...
+    def score(self, texts: str, *settings: Any, **options: Any) -> Score: ...
     @overload
-    def score(
-        self,
-        texts: Sequence[str],
-        method: ScoreMethod = "monte-carlo",
-        orders: int = 64,
-        seed: int = 0,
-        progress: Progress | None = None,
-        tokens_per_batch: int | None = None,
-    ) -> list[Score]: ...
+    def score(self, texts: Sequence[str], *settings: Any, **options: Any) -> list[Score]: ...
 
     def score(
         self,
