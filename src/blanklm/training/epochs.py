@@ -41,7 +41,7 @@ class Draw:
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
-        given = torch.from_numpy(texts.given(self.indices)) if texts.context else None
+        given = torch.from_numpy(texts.sizes[self.indices] - texts.lengths[self.indices]) if texts.context else None
         return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, given)
 
 

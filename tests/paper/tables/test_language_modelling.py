@@ -12,11 +12,12 @@ import torch
 from blanklm.core import likelihood
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD
-from blanklm.core.texts import TokenStream, one_stream, stream_chunks
+from blanklm.core.texts import one_stream, stream_chunks
 from blanklm.errors import BlankLMError
 from blanklm.models.init import init_bias_from_frequencies
 from blanklm.paper import runner
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
+from blanklm.paper.streams import TokenStream
 from blanklm.paper.tables import language_modelling as lm
 from tests.support.baselines import make
 

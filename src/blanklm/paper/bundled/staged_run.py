@@ -63,7 +63,8 @@ class StagedRun(Run):
         epoch = 0
         while True:  # the clock ends it
             stage = self.stage
-            members = self.members.slice(stage.first, stage.last)
+            first, last = self.members.starts[[stage.first, stage.last]]
+            members = TokenisedTexts(self.members.flat[first:last], self.members.lengths[stage.first : stage.last])
             draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
             for batch, draw in enumerate(draws, 1):
                 if self.stage != stage:
