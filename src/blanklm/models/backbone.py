@@ -25,7 +25,7 @@ from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 
-NOT_SETTINGS = (
+NOT_SETTINGS = {
     "_name_or_path",
     "architectures",
     "dtype",
@@ -33,7 +33,7 @@ NOT_SETTINGS = (
     "label2id",
     "torch_dtype",
     "transformers_version",
-)
+}
 UNUSED = re.compile(r"\[unused\d+\]")  # places in BERT's vocabulary that no text reaches
 
 

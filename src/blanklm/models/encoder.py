@@ -91,15 +91,6 @@ class Encoder(nn.Module):
         return self.output_dropout(self.norm(z))
 
 
-@torch.no_grad()
-def scale_down_(temperature: float, *parts: Tensor) -> None:
-    """Divide ``parts`` of a model by a ``temperature``, in place."""
-    if not 0 < temperature < float("inf"):
-        raise BlankLMError(f"the temperature must be above 0, not {temperature}")
-    for part in parts:
-        part /= temperature
-
-
 class EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig, causal: bool) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
+from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.paper.streams import TextsInContext
 from blanklm.training import checkpoint
 from blanklm.training.epochs import Draw
@@ -99,7 +100,7 @@ def test_the_context_is_read_once_and_all_is_the_same(model):
 def test_a_temperature_is_one_of_the_words_of_its_own(model):
     soft = ContextBLM(model.config).eval()
     soft.load_state_dict(model.state_dict())
-    soft.apply_temperature(1.3)
+    apply_temperature(soft, 1.3)
     tokens, lengths, shown, given = canvases()
     found = soft.action_log_probs(tokens, lengths, shown, given=given)
     for row, n in enumerate(lengths):

@@ -25,7 +25,7 @@ from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import attend_packed, has_packed_kernel
 from blanklm.models.blm import BLM, BLMConfig, BLMTargets
-from blanklm.models.encoder import EncoderConfig, drop_words, initialise, scale_down_
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.models.registry import register
 from blanklm.paper.streams import TextsInContext, sentences_in_context
 
@@ -169,10 +169,6 @@ class ContextBLM(BLM):
         words, keys = (contexts.packing.padded(part) for part in (contexts.symbols, self.found(before)))
         canvas = actions.packing.sequence[actions.blanks[actions.queried]]  # [Q]
         return self.read_out(z, actions, Copyable(words, keys, contexts.of[canvas]))
-
-    def apply_temperature(self, temperature: float) -> None:
-        super().apply_temperature(temperature)  # of the words of its own
-        scale_down_(1 / temperature, self.find.weight, self.found.weight, self.writes.weight)
 
     def log_p_words(self, z: Tensor, row: Tensor, word: Tensor, source: Copyable | None = None) -> Tensor:
         own = super().log_p_words(z, row, word)  # [A]

@@ -42,6 +42,7 @@ from blanklm.paper.baselines.context_blm import COPYING, ContextBLM, ContextBLMC
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
 from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.paper.provenance import Row, read_json
 from blanklm.paper.runner import Say
 from blanklm.paper.streams import TextsInContext, TokenStream, sentences_in_context
@@ -282,7 +283,7 @@ class Experiment(runner.Experiment):
     def load(self, temperature: float | None = None) -> Any:
         """Load the best model at the temperature that suits validation texts; in half precision on a GPU."""
         model: Any = checkpoint.load(self.run_folder).model.eval()  # of System.kind
-        model.apply_temperature(self.temperature if temperature is None else temperature)
+        apply_temperature(model, self.temperature if temperature is None else temperature)
         return model.to("cuda", torch.bfloat16) if torch.cuda.is_available() else model
 
     @property
