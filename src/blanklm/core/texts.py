@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,12 +25,6 @@ class Batch:
     for_gpu: bool = False  # where the model will run, though canvases may be made on the CPU
     styles: Tensor | None = None  # [B] the style of each text, where texts have one
     given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
-
-    def to(self, device: torch.device | str) -> Batch:
-        tensors: dict[str, Any] = {
-            name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)
-        }
-        return replace(self, **tensors)
 
 
 def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
@@ -65,7 +58,7 @@ class TokenisedTexts:
         self.lengths = lengths[lengths > 0]  # [N]
         self.sizes = self.lengths  # [N] tokens that are read for each text, those of its context included
         self.starts = np.concatenate(([0], self.lengths.cumsum()))  # [N + 1]
-        self.styles = styles  # [N]
+        self.styles = None if styles is None else styles[lengths > 0]  # [N]
         self.cut, self.empty = cut, empty + int((lengths == 0).sum())
 
     @classmethod
@@ -73,17 +66,13 @@ class TokenisedTexts:
         cls, texts: Iterable[Sequence[int] | np.ndarray], max_length: int | None = None, style: int | None = None
     ) -> TokenisedTexts:
         """Copy texts into one array, each shortened to ``max_length`` tokens; all of them are in one ``style``."""
-        kept, cut, empty = [], 0, 0
+        kept, cut = [], 0
         for text in texts:
-            if max_length is not None and len(text) > max_length:
-                text, cut = text[:max_length], cut + 1
-            if len(text):
-                kept.append(np.asarray(text, dtype=np.int32))
-            else:
-                empty += 1
+            cut += max_length is not None and len(text) > max_length
+            kept.append(np.asarray(text[:max_length], dtype=np.int32))
         flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)  # [T]
-        styles = None if style is None else np.full(len(kept), style)  # [N]
-        return cls(flat, [len(text) for text in kept], styles, cut=cut, empty=empty)
+        styles = None if style is None else np.full(len(kept), style)
+        return cls(flat, [len(text) for text in kept], styles, cut)
 
     @classmethod
     def joined(cls, parts: Sequence[TokenisedTexts]) -> TokenisedTexts:

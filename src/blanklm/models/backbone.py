@@ -25,15 +25,8 @@ from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 
-NOT_SETTINGS = {
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "id2label",
-    "label2id",
-    "torch_dtype",
-    "transformers_version",
-}
+# Settings that describe a file, not the encoder.
+IGNORED = {"_name_or_path", "architectures", "dtype", "id2label", "label2id", "torch_dtype", "transformers_version"}
 UNUSED = re.compile(r"\[unused\d+\]")  # places in BERT's vocabulary that no text reaches
 
 
@@ -47,7 +40,7 @@ class BackboneConfig:
     @classmethod
     def of(cls, settings: Any, longest: int) -> BackboneConfig:
         """From a configuration of the transformers library."""
-        kept = {key: value for key, value in settings.to_dict().items() if key not in NOT_SETTINGS}
+        kept = {key: value for key, value in settings.to_dict().items() if key not in IGNORED}
         return cls(json.loads(json.dumps(kept)), longest)
 
     @property

@@ -91,10 +91,6 @@ class RunFolder:
 
     # --- Metrics --------------------------------------------------------------------------------------------------
 
-    def start_tracking(self) -> None:
-        """Start the trackers of Accelerate, where they are installed."""
-        self.accelerator.init_trackers("tensorboard")
-
     def log(self, step: int, values: dict[str, float], position: dict[str, float]) -> None:
         """Write ``values`` down for a step; ``position`` says where the run stands and is left out of TensorBoard."""
         self.accelerator.log(values, step=step)

@@ -10,8 +10,7 @@ from typing import Any
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.model import Model
-from blanklm.training.epochs import Draw, training_epoch
-from blanklm.training.prepare import PlannedBatch
+from blanklm.training.epochs import Draw, PlannedBatch, training_epoch
 from blanklm.training.run import WORKERS, Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
