@@ -128,8 +128,3 @@ def cut(stream: Sequence[int], length: int) -> list[Sequence[int]]:
     if length < 1:
         raise BlankLMError(f"a chunk has at least 1 token, not {length}")
     return [stream[start : start + length] for start in range(0, len(stream), length)]
-
-
-def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[int]]:
-    """Join all texts into one stream, as ``one_stream`` does, and cut it into chunks."""
-    return cut(one_stream(texts), length)

@@ -123,10 +123,7 @@ class Pretrained:
         parts = json.loads(self.words.backend_tokenizer.to_str())
         kept = [token for token in self._ids if token not in self._special and not UNUSED.fullmatch(token)]
         parts["model"] |= {"vocab": {token: i for i, token in enumerate((*SPECIAL_TOKENS, *kept))}}
-        if parts["model"]["type"] == "WordPiece":
-            parts["model"]["unk_token"] = SPECIAL_TOKENS[UNK]
-        else:
-            parts["model"]["unk_token"] = None
+        parts["model"]["unk_token"] = SPECIAL_TOKENS[UNK] if parts["model"]["type"] == "WordPiece" else None
         parts |= {"added_tokens": [], "post_processor": None, "padding": None, "truncation": None}
         pre_tokenizer = parts["pre_tokenizer"] or {}
         if pre_tokenizer.get("type") == "ByteLevel":

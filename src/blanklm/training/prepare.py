@@ -30,11 +30,9 @@ class Preparation(Dataset[Prepared]):
     process that keeps it busy never waits for a count of symbols or blanks.
     """
 
-    def __init__(
-        self, model: Model, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator, workers: int = WORKERS
-    ) -> None:
+    def __init__(self, model: Model, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator) -> None:
         self.texts, self.device = texts, accelerator.device
-        self.workers = max(2, min(workers, (os.cpu_count() or 2) - 2))
+        self.workers = max(2, min(WORKERS, (os.cpu_count() or 2) - 2))
         self.rank, self.processes = accelerator.process_index, accelerator.num_processes
         self.on_gpu = self.device.type == "cuda"
         self.model = copy.deepcopy(model) if self.on_gpu else model  # stays on the CPU when the model moves

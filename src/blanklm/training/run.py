@@ -37,7 +37,7 @@ from blanklm.training.config import Precision, TrainingConfig
 from blanklm.training.epochs import PlannedBatch, plan_epochs, validation_epoch
 from blanklm.training.folder import RunFolder, Settings
 from blanklm.training.optimizer import Average, new_optimizer
-from blanklm.training.prepare import WORKERS, Preparation, move
+from blanklm.training.prepare import Preparation, move
 from blanklm.training.progress import Advance, Progress, progress_bar
 from blanklm.training.streamed import StreamedTexts
 
@@ -83,7 +83,6 @@ class Run:
         config: TrainingConfig,
         folder: Path,
         about: dict[str, Any] | None,
-        workers: int = WORKERS,
         compiles: bool = True,
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
@@ -97,7 +96,7 @@ class Run:
         optimizer = new_optimizer(model, config, fused=on_gpu)
         if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             model.compile_parts()
-        self.preparation = Preparation(model, texts, self.accelerator, workers)
+        self.preparation = Preparation(model, texts, self.accelerator)
         self.progress = Progress()
         self.began: float | None = None  # the clock, less the seconds before the run was resumed
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
@@ -211,7 +210,7 @@ class Run:
                 speed = tokens_since / (now - since)
                 progress.seconds += now - since
                 rate = float(self.schedule.get_last_lr()[0])
-                self._log({"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
+                self.files.log(progress, {"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
                 advance(loss, speed)
                 running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
             if progress.step % config.evaluate_every == 0 or last:
@@ -312,7 +311,7 @@ class Run:
         self.model.train()
         if not math.isfinite(bound):
             raise TrainingError(f"the validation bound is {bound} at step {progress.step}: lower the learning rate")
-        self._log({"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
+        self.files.log(progress, {"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
         if bound < progress.best:
             progress.best, progress.best_step, progress.evaluations_since_best = bound, progress.step, 0
             self._keep_best()
@@ -326,11 +325,6 @@ class Run:
 
     def _save_state(self) -> None:
         self.files.save_state(self.progress.step)
-
-    def _log(self, values: dict[str, float]) -> None:
-        progress = self.progress
-        position = {"epoch": progress.epoch, "tokens": progress.tokens, "seconds": round(progress.seconds, 3)}
-        self.files.log(progress.step, values, position)
 
 
 def _new_accelerator(precision: Precision, folder: Path) -> Accelerator:

@@ -11,7 +11,7 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.model import Model
 from blanklm.training.epochs import Draw, PlannedBatch, training_epoch
-from blanklm.training.run import WORKERS, Progress, Run, TrainingConfig
+from blanklm.training.run import Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
 
@@ -38,7 +38,7 @@ def train_in_stages(
 ) -> Progress:
     """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``."""
     compiles = config.seconds >= SECONDS_WORTH_COMPILING
-    run = StagedRun(stages, texts, model, tokenizer, texts, validation, config, folder, about, WORKERS, compiles)
+    run = StagedRun(stages, texts, model, tokenizer, texts, validation, config, folder, about, compiles)
     if (folder / "run.json").exists():  # cut off: states are not saved, so it starts again
         run.restore()
     else:
