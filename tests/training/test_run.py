@@ -387,7 +387,7 @@ def test_streamed_texts_resume_bit_for_bit(tmp_path):
     with pytest.raises(TrainingError, match="other texts"):
         run("broken", shards[:2]).restore()
     resumed.progress.places *= 2
-    resumed._save_state()
+    resumed.files.save_state(resumed.progress.step)
     with pytest.raises(TrainingError, match="2 processes shared its texts, not 1"):
         run("broken").restore()
 

@@ -121,7 +121,8 @@ class Pretrained:
         if self.words is None or not self.words.is_fast:
             raise BlankLMError("the backbone brings no tokenizer that blanklm can use: train one with --tokenizer bpe")
         parts = json.loads(self.words.backend_tokenizer.to_str())
-        kept = [token for token in self._ids if token not in self._special and not UNUSED.fullmatch(token)]
+        special = {*self.words.all_special_tokens, *self.words.get_added_vocab(), *SPECIAL_TOKENS}
+        kept = [token for token in self._ids if token not in special and not UNUSED.fullmatch(token)]
         parts["model"] |= {"vocab": {token: i for i, token in enumerate((*SPECIAL_TOKENS, *kept))}}
         parts["model"]["unk_token"] = SPECIAL_TOKENS[UNK] if parts["model"]["type"] == "WordPiece" else None
         parts |= {"added_tokens": [], "post_processor": None, "padding": None, "truncation": None}
@@ -154,14 +155,9 @@ class Pretrained:
         """Its vocabulary in the order of ids."""
         return dict(sorted(self.words.get_vocab().items(), key=lambda entry: entry[1]))
 
-    @cached_property
-    def _special(self) -> set[str]:
-        return {*self.words.all_special_tokens, *self.words.get_added_vocab(), *SPECIAL_TOKENS}
-
     def _vectors_of(self, tokenizer: Tokenizer) -> Tensor:
         """[V, d]: a token's own vector, or the mean of those of the tokens that spell it."""
-        mean = self.vectors.mean(0)
-        vectors = mean.repeat(len(tokenizer), 1)
+        vectors = self.vectors.mean(0).repeat(len(tokenizer), 1)
         words = self.words
         vectors[PAD] = 0.0
         for ours, theirs in ((BLANK, words.mask_token_id), (UNK, words.unk_token_id), (EOS, words.sep_token_id)):

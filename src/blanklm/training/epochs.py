@@ -122,9 +122,8 @@ def split_by_budget(lengths: np.ndarray, tokens_per_batch: int) -> list[slice]:
     runs, start = [], 0
     while start < len(lengths):
         most = max(1, tokens_per_batch // int(lengths[start]))
-        padded = (
-            np.arange(1, most + 1)[: len(lengths) - start] * lengths[start : start + most]
-        )  # of the first 1, 2, ...
+        longest = lengths[start : start + most]  # of the first 1, 2, ...
+        padded = np.arange(1, len(longest) + 1) * longest
         end = start + max(1, int(np.searchsorted(padded, tokens_per_batch, side="right")))
         runs.append(slice(start, end))
         start = end

@@ -34,12 +34,10 @@ def new_optimizer(model: nn.Module, config: TrainingConfig, fused: bool) -> torc
     by_muon = {id(matrix) for matrix in hidden}
     matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in by_muon]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
-    groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+    decay: dict[str, Any] = {"weight_decay": config.weight_decay}
+    groups = [{"params": matrices} | decay, {"params": vectors, "weight_decay": 0.0}]
     if hidden:
-        groups.append({"params": hidden, "weight_decay": config.weight_decay, "orthogonal": True})
+        groups.append({"params": hidden, "orthogonal": True} | decay)
     kind = Muon if muon else torch.optim.AdamW
     return kind(groups, lr=config.learning_rate, betas=BETAS, fused=fused or None)
 

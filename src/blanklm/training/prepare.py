@@ -18,8 +18,6 @@ from blanklm.training.epochs import Draw, PlannedBatch
 from blanklm.training.streamed import StreamedTexts
 
 WORKERS = 12  # processes that prepare batches for a GPU, where the machine has as many cores to spare
-
-
 Prepared = tuple[PlannedBatch, Any, float]  # the batch, what the model prepared of it, and its weight in the loss
 
 

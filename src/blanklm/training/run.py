@@ -128,9 +128,7 @@ class Run:
         if (texts.context or self.validation.context) and not model.reads_context:
             raise TrainingError(f"{type(model).__name__} does not support context: train it on texts without one")
         if model.context is not None and model.context != texts.context:
-            raise TrainingError(
-                f"the model needs {model.context} tokens of context, and the texts have {texts.context}"
-            )
+            raise TrainingError(f"the model needs {model.context} tokens of context; the texts have {texts.context}")
 
     # --- Starting and resuming ------------------------------------------------------------------------------------
 
@@ -218,7 +216,7 @@ class Run:
             if progress.step % config.save_every == 0 or last:
                 progress.running_loss = self._sum_over_processes(running)
                 progress.places = gather_object([planned.place]) if planned.place is not None else []
-                self._save_state()
+                self.files.save_state(progress.step)
             if last or (config.patience and progress.evaluations_since_best >= config.patience):
                 break
         self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
@@ -322,9 +320,6 @@ class Run:
         weights = self.accelerator.get_state_dict(self.model) if self.sharded else None  # every process has a part
         if self.accelerator.is_main_process:
             checkpoint.save(self.folder, self.kept_model, self.tokenizer, self.about, weights=weights)
-
-    def _save_state(self) -> None:
-        self.files.save_state(self.progress.step)
 
 
 def _new_accelerator(precision: Precision, folder: Path) -> Accelerator:

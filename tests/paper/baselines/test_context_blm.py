@@ -232,7 +232,7 @@ def test_texts_have_the_context_that_the_model_is_to_be_given(model, tmp_path):
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
     texts = TextsInContext(np.arange(4, 12), [4, 4], 3)
     config = TrainingConfig(steps=1, tokens_per_batch=64)
-    with pytest.raises(BlankLMError, match="4 tokens of context, and the texts have 3"):
+    with pytest.raises(BlankLMError, match="4 tokens of context; the texts have 3"):
         train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
 
 

@@ -132,7 +132,6 @@ class ContextBLM(BLM):
     """Without a context it is a BLM, though not one that was trained without."""
 
     config: ContextBLMConfig
-    needs_context = True
 
     def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
