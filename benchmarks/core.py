@@ -37,6 +37,7 @@ from blanklm.models.encoder import SIZES, EncoderConfig
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.masking import mask_corpus
 from blanklm.training.epochs import training_epoch
+from blanklm.training.prepare import move
 
 ROOT = Path(__file__).resolve().parent.parent
 YELP_WORDS = ROOT / "tests" / "fixtures" / "yelp-words"  # a small trained model
@@ -133,7 +134,7 @@ def training(model: BLM, lines: list[np.ndarray], device: str) -> Callable[[], i
 
     def step() -> int:
         draw = next(draws)
-        batch, tokens = draw.collate(texts).to(device), int(texts.lengths[draw.indices].sum())
+        batch, tokens = move(draw.collate(texts), torch.device(device)), int(texts.lengths[draw.indices].sum())
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model.loss(model.prepare(batch)).sum() / tokens
         loss.backward()

@@ -35,6 +35,7 @@ from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import Draw
+from blanklm.training.prepare import move
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 BATCHES = (1, 4, 16, 64)  # texts of LENGTH_OF_BATCHES
@@ -62,7 +63,7 @@ def training(model: BLM, texts: list[np.ndarray], device: str) -> Callable[[], i
     def step() -> int:
         drawn = Draw(np.arange(len(texts)), rng.random(len(texts)), rng.integers(2**62, size=len(texts)))
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            batch = drawn.collate(corpus, device == "cuda").to(device)
+            batch = move(drawn.collate(corpus, device == "cuda"), torch.device(device))
             loss = model.loss(model.prepare(batch)).sum() / corpus.tokens
         loss.backward()
         optimizer.step()

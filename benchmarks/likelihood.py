@@ -16,7 +16,7 @@ import core
 import torch
 
 from blanklm.core.likelihood import monte_carlo
-from blanklm.core.texts import stream_chunks
+from blanklm.core.texts import cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM
@@ -49,11 +49,11 @@ def main() -> None:
     if options.device == "cuda":
         model.bfloat16().compile_parts()
     texts = tokenizer.encode_many(lines)
-    stream = stream_chunks(texts, options.tokens)[0]
+    stream = cut(one_stream(texts), options.tokens)[0]
     rows = {"lines": rate(model, texts, options.orders)}
     for length in map(int, options.chunks.split(",")):
         # As many canvas symbols as the chunks before had: a token-order's canvas grows with the chunk.
-        rows[f"chunks of {length}"] = rate(model, stream_chunks([stream], length), max(1, options.orders // length))
+        rows[f"chunks of {length}"] = rate(model, cut(one_stream([stream]), length), max(1, options.orders // length))
     for name, row in rows.items():
         print(f"{name:15} {row['per_second']:12,.0f} token-orders/s ({row['seconds']:.1f} s)", flush=True)
     if options.out:

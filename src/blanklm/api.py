@@ -268,7 +268,7 @@ class BlankLM:
         return tokens
 
     def _check_by_itself(self) -> None:
-        if self.model.needs_context:
+        if self.model.context is not None:
             raise BlankLMError("this model only scores text in context: use score --stream, or fill with another model")
 
     def perplexity(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from blanklm.api import BlankLM
-from blanklm.training.config import parse_options, training_options
+from blanklm.training.config import FitOptions, TrainingConfig, parse_options
 from blanklm.training.fit import Texts, fit_folder
 
 
@@ -40,15 +41,16 @@ def _describe() -> None:
     """Give ``fit`` the signature and the help of its options, which are written down once, at their fields."""
     signature = inspect.signature(fit)
     parameters = [item for item in signature.parameters.values() if item.kind != item.VAR_KEYWORD]
-    for option in training_options():
-        parameters.append(
-            inspect.Parameter(
-                option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type
-            )
-        )
+    lines = [inspect.cleandoc(fit.__doc__ or ""), "", "Options:"]
+    for cls in (FitOptions, TrainingConfig):
+        hints = get_type_hints(cls)
+        for item in fields(cls):
+            if item.metadata:
+                hint, kind = hints[item.name], inspect.Parameter.KEYWORD_ONLY
+                parameters.append(inspect.Parameter(item.name, kind, default=item.default, annotation=hint))
+                lines.append(f"    {item.name}: {item.metadata['help']}")
     vars(fit)["__signature__"] = signature.replace(parameters=parameters)
-    lines = [f"    {option.name}: {option.help.text}" for option in training_options()]
-    fit.__doc__ = "\n".join([inspect.cleandoc(fit.__doc__ or ""), "", "Options:", *lines])
+    fit.__doc__ = "\n".join(lines)
 
 
 _describe()

@@ -14,6 +14,7 @@ from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import Masked
 from blanklm.training import checkpoint
+from blanklm.training.prepare import move
 from blanklm.training.run import TrainingConfig, train
 from tests.support import baselines, lblm
 from tests.support.models import make_blm
@@ -41,7 +42,7 @@ def batch_for(model, longest):
 
 
 def on_gpu(batch):
-    return dataclasses.replace(batch.to(GPU), for_gpu=True)
+    return dataclasses.replace(move(batch, GPU), for_gpu=True)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -7,7 +7,7 @@ import torch
 
 from blanklm.core.packing import Packing
 from blanklm.core.special import PAD
-from blanklm.models.attention import KVCache, _attend_padded, attend, one_token_step
+from blanklm.models.attention import _attend_padded, attend
 from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise, rotary_angles, rotate
 from blanklm.models.init import init_heads_on_neighbours
 from blanklm.paper.baselines.init import init_marian_on_positions, init_roberta_on_neighbours
@@ -79,23 +79,6 @@ def test_positions_beyond_the_table_are_turned_alike(monkeypatch):
     tabulated = encoder(vectors, packing)
     monkeypatch.setattr("blanklm.models.encoder.TABULATED", 5)
     torch.testing.assert_close(encoder(vectors, packing), tabulated)
-
-
-def test_a_memory_makes_reading_on_equal_to_reading_at_once():
-    torch.manual_seed(0)
-    encoder = Encoder(EncoderConfig(2, 2, 16, 32, dropout=0.0), causal=True).eval()
-    sequences = [torch.randn(n, 16) for n in (7, 6, 9)]
-    whole = [encoder(vectors, Packing.of(torch.tensor([len(vectors)]), len(vectors))) for vectors in sequences]
-    memory, known = KVCache(encoder, 3, 9), [4, 1, 5]
-    first = torch.cat([vectors[:n] for vectors, n in zip(sequences, known, strict=True)])
-    encoder(first, Packing.of(torch.tensor(known), 5), memory)
-    for step in range(5):
-        rows = [row for row in range(3) if known[row] + step < len(sequences[row])]
-        position = torch.tensor([known[row] + step for row in rows])
-        packing = one_token_step(torch.tensor(rows), position, 6 + step)
-        vectors = torch.stack([sequences[row][known[row] + step] for row in rows])
-        expected = torch.stack([whole[row][known[row] + step] for row in rows])
-        torch.testing.assert_close(encoder(vectors, packing, memory), expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("heads", "width"), [(2, 64), (4, 96), (6, 384)])

@@ -16,6 +16,7 @@ from blanklm.models.encoder import Encoder, EncoderConfig, drop_words
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRight, LeftToRightStream
 from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.training import checkpoint
 from tests.support.baselines import make
 from tests.support.models import make_blm
@@ -95,14 +96,14 @@ def test_a_softened_model_is_less_sure_of_words_and_of_nothing_else():
     before = score(blm, [canvas])
     pairs = torch.arange(2).repeat_interleave(12), torch.arange(12).repeat(2)
     before_sides = before.log_p_sides(*pairs)
-    blm.apply_temperature(temperature)
+    apply_temperature(blm, temperature)
     after = score(blm, [canvas])
     torch.testing.assert_close(after.log_p_word, (before.log_p_word / temperature).log_softmax(1))
     torch.testing.assert_close(after.log_p_blank, before.log_p_blank)
     torch.testing.assert_close(after.log_p_sides(*pairs), before_sides)
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(BlankLMError, match="the temperature must be above 0"):
-            blm.apply_temperature(wrong)
+            apply_temperature(blm, wrong)
 
 
 @torch.no_grad()
@@ -116,7 +117,7 @@ def test_softened_baselines(kind):
         return model.word_logits(vectors), model.slot_logits(vectors) if kind is InsertionTransformer else None
 
     words, slots = read(model)
-    model.apply_temperature(temperature)
+    apply_temperature(model, temperature)
     softer, slots_after = read(model)
     torch.testing.assert_close(softer, words / temperature)
     torch.testing.assert_close(slots_after, slots)

@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
 from blanklm.errors import TrainingError
-from blanklm.training import checkpoint, processes
+from blanklm.training import checkpoint
+from blanklm.training import run as training_run
 from blanklm.training.config import TrainingConfig
 from blanklm.training.run import Run
 from blanklm.training.streamed import StreamedTexts
@@ -55,7 +56,7 @@ def as_one_of_several(
     """What each process does; the last one may die, and may have memory for so many texts at a time."""
     torch.set_num_threads(1)
     if sharded:
-        processes.Accelerator = Sharding
+        training_run.Accelerator = Sharding
     run = make_run(Path(folder), streamed, dropout)
     assert isinstance(next(run.model.parameters()), DTensor) == sharded
     last = run.accelerator.process_index == run.accelerator.num_processes - 1
@@ -131,7 +132,7 @@ def test_four_processes_train_as_one_does(tmp_path, alone):
 
 def test_processes_with_other_texts_or_words_do_not_train_together(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", streamed=False, dropout=0.0)
-    monkeypatch.setattr(processes, "gather_object", lambda own: [*own, "what another process has"])
+    monkeypatch.setattr(training_run, "gather_object", lambda own: [*own, "what another process has"])
     with pytest.raises(TrainingError, match="do not have the same texts"):
         run.begin()
     assert not (tmp_path / "run").exists()

@@ -8,7 +8,7 @@ from blanklm.errors import TrainingError
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.training.config import TrainingConfig
-from blanklm.training.muon import Muon, hidden_matrices, orthogonal
+from blanklm.training.optimizer import Muon, hidden_matrices, orthogonal
 
 SHAPES = [(32, 32), (96, 32), (32, 96), (32, 32), (96, 32)]
 

@@ -19,6 +19,7 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.paper.baselines.insertion import InsertionTransformer
+from blanklm.paper.streams import TextsInContext
 from blanklm.training import checkpoint
 from blanklm.training.config import TrainingConfig
 from blanklm.training.run import Run, train
@@ -386,7 +387,7 @@ def test_streamed_texts_resume_bit_for_bit(tmp_path):
     with pytest.raises(TrainingError, match="other texts"):
         run("broken", shards[:2]).restore()
     resumed.progress.places *= 2
-    resumed._save_state()
+    resumed.files.save_state(resumed.progress.step)
     with pytest.raises(TrainingError, match="2 processes shared its texts, not 1"):
         run("broken").restore()
 
@@ -406,6 +407,6 @@ def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
 
 def test_a_model_without_support_for_context_says_so(tmp_path):
     model, tokenizer = make(InsertionTransformer, 12), Tokenizer.train("word", ["a b c d e f g h i j"])
-    chunks = TokenisedTexts(np.array([5, 6, 7, 8, 9]), [2, 2, 1], context=2)
+    chunks = TextsInContext(np.array([5, 6, 7, 8, 9]), [2, 2, 1], 2)
     with pytest.raises(TrainingError, match="InsertionTransformer does not support context"):
         train(model, tokenizer, chunks, chunks, TrainingConfig(steps=1), tmp_path / "run")

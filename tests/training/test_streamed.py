@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from blanklm.errors import TrainingError
-from blanklm.training.streamed import Place, StreamedTexts, sample_texts
+from blanklm.training.progress import Place
+from blanklm.training.streamed import StreamedTexts, sample_texts
 
 
 def numbers(texts):
@@ -72,9 +73,9 @@ def test_from_any_place_the_same_batches_come_again(corpus, rank, monkeypatch):
     monkeypatch.setattr("blanklm.training.streamed.POOL", 3)  # many blocks, across the ends of shards
     monkeypatch.setattr("blanklm.training.streamed.TEXTS_AT_ONCE", 7)
     whole = list(islice(corpus.batches(60, 5, None, rank, 2), 150))
-    assert len({batch.after.epoch for batch in whole}) > 2 and len({batch.after.shard for batch in whole}) > 2
+    assert len({batch.place.epoch for batch in whole}) > 2 and len({batch.place.shard for batch in whole}) > 2
     for step in (0, 1, 17, 40, 41, 80, 120):
-        again = islice(corpus.batches(60, 5, whole[step].after, rank, 2), 20)
+        again = islice(corpus.batches(60, 5, whole[step].place, rank, 2), 20)
         assert [record(batch) for batch in again] == [record(batch) for batch in whole[step + 1 : step + 21]]
 
 
@@ -116,6 +117,6 @@ def test_memory_stays_flat_over_a_gigabyte(tmp_path):
     batches, peaks = texts.batches(8192, 0), []
     for batch in batches:
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        if batch.after.epoch:
+        if batch.place.epoch:
             break
     assert len(peaks) > 3000 and peaks[-1] - peaks[len(peaks) // 10] < 20_000  # kB

@@ -69,20 +69,25 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(hints[name]):
             products[name] = hints[name]
             field_hints = get_type_hints(hints[name])
-            parameters += [_parameter(field, field_hints[field.name]) for field in fields(hints[name])]
+            parameters += [_parameter(field, field_hints[field.name]) for field in _options(hints[name])]
         else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
 
     @wraps(command)
     def run(**values: Any) -> None:
         for name, product in products.items():
-            chosen = {field.name: values.pop(field.name) for field in fields(product)}
+            chosen = {field.name: values.pop(field.name) for field in _options(product)}
             values[name] = product(**{key: tuple(v) if isinstance(v, list) else v for key, v in chosen.items()})
         command(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _options(product: type) -> list[Field[Any]]:
+    """The fields that are options; one without help is set from Python alone."""
+    return [field for field in fields(product) if field.metadata]
 
 
 def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:

@@ -1,30 +1,18 @@
-"""``blanklm train``: its options are the fields of ``FitOptions`` and ``TrainingConfig`` that have a help text."""
+"""``blanklm train``."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from blanklm.cli.options import expanded
 from blanklm.errors import BlankLMError
-from blanklm.training.config import parse_options, training_options
+from blanklm.training.config import FitOptions, TrainingConfig
 
 
-def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the training options in place of ``**options`` in the signature that typer reads."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [item for item in signature.parameters.values() if item.kind != item.VAR_KEYWORD]
-    for option in training_options():
-        keyword, default = inspect.Parameter.KEYWORD_ONLY, typer.Option(option.default, help=option.help.text)
-        parameters.append(inspect.Parameter(option.name, keyword, default=default, annotation=option.type))
-    vars(command)["__signature__"] = signature.replace(parameters=parameters)
-    return command
-
-
-@with_training_options
+@expanded
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of its best model.")],
     texts: Annotated[
@@ -47,27 +35,28 @@ def train(
         Path | None, typer.Option(help="transfer: texts in one style, which is named after the file.")
     ] = None,
     style1: Annotated[Path | None, typer.Option(help="transfer: texts in the other style.")] = None,
-    **options: Any,
+    *,
+    options: FitOptions,
+    config: TrainingConfig,
 ) -> None:
     """Train a BLM on your own texts.
 
     blanklm train reviews.txt --out runs/reviews --size small --steps 5000
     """
+    config = options.complete(config)
     if task == "transfer":
         if texts or valid:
             raise BlankLMError("--task transfer trains on --style0 and --style1: leave out TEXTS and --valid")
         if style0 is None or style1 is None:
             raise BlankLMError("--task transfer needs the texts of two styles: give --style0 and --style1")
-        fit_options, config = parse_options(options)
         from blanklm.transfer.train import fit_transfer
 
-        fit_transfer(style0, style1, out, fit_options, config, resume)
+        fit_transfer(style0, style1, out, options, config, resume)
     else:
         if style0 or style1:
             raise BlankLMError("--style0 and --style1 need --task transfer")
         if texts is None:
             raise BlankLMError("no texts: write blanklm train reviews.txt --out runs/reviews")
-        fit_options, config = parse_options(options)
         from blanklm.training.fit import fit_folder
 
-        fit_folder(texts, out, fit_options, config, valid, resume)
+        fit_folder(texts, out, options, config, valid, resume)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from blanklm.core.conceal import Concealed
 from blanklm.core.special import BLANK, PAD
 
+Attention = Callable[[Tensor, Tensor, Tensor, "Packing", bool], Tensor]  # of q, k, v [T, H, d/H]; whether causal
 ROWS = (64, 128)  # symbols of the rows that short sequences are laid into on a GPU
 
 
@@ -65,6 +67,10 @@ class Packing:
             return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
         return cls.of(lengths, longest)
 
+    def attend(self, within: Attention, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+        """Let every sequence attend to itself by attention ``within`` sequences; others override what they read."""
+        return within(q, k, v, self, causal)
+
     def lay(self, sequences: Tensor) -> Tensor:
         """Padded ids [B, L] -> packed ids [T]."""
         packed = sequences[self.sequence.clamp_min(0), self.position]  # [T]
@@ -80,39 +86,6 @@ class Packing:
         """The packed places of the true positions of ``where`` [B, L], sequence by sequence."""
         sequence, position = where.nonzero(as_tuple=True)
         return self.starts[sequence] + position
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextPacking(Packing):
-    """Contexts, then sequences that each come after one of them, all end to end.
-
-    A sequence reads its context and itself. A context reads itself alone: it may have many sequences after it.
-    """
-
-    contexts: Packing
-    after: Packing  # the sequences, counted from 0
-    read: Packing  # what each of them reads, end to end
-    source: Tensor  # [S] where that stands among all symbols
-
-    @classmethod
-    def of_both(cls, contexts: Packing, after: Packing, of: Tensor) -> ContextPacking:
-        """``after``: sequences end to end, ``of`` [B] the contexts of these numbers."""
-        before, first = contexts.lengths[of], len(contexts.sequence)  # [B] symbols before each; where the first begins
-        read = Packing.of(before + after.lengths, contexts.longest + after.longest)
-        own = read.position - before[read.sequence]  # [S] below 0 in the context
-        in_context = contexts.starts[of[read.sequence]] + read.position  # [S]
-        source = torch.where(own < 0, in_context, first + after.starts[read.sequence] + own)
-        return cls(
-            starts=torch.cat((contexts.starts, first + after.starts[1:])),
-            lengths=torch.cat((contexts.lengths, after.lengths)),
-            sequence=torch.cat((contexts.sequence, len(contexts) + after.sequence)),
-            position=torch.cat((contexts.position, before[after.sequence] + after.position)),
-            longest=read.longest,
-            contexts=contexts,
-            after=after,
-            read=read,
-            source=source,
-        )
 
 
 def _fillings(counts: list[int], row: int) -> list[tuple[int, int, int, int, int]]:

@@ -1,11 +1,10 @@
-"""Texts as token ids: one batch of them, a whole corpus in one array, and a corpus read as one stream."""
+"""Texts as token ids: one batch of them, a whole corpus in one array, and one stream cut into chunks."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,12 +26,6 @@ class Batch:
     styles: Tensor | None = None  # [B] the style of each text, where texts have one
     given: Tensor | None = None  # [B] how many leading tokens are context: every canvas shows them, none writes them
 
-    def to(self, device: torch.device | str) -> Batch:
-        tensors: dict[str, Any] = {
-            name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)
-        }
-        return replace(self, **tensors)
-
 
 def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
     """Pad ids of unequal lengths: tokens [B, L] and lengths [B]."""
@@ -44,48 +37,42 @@ def pad(texts: Sequence[Sequence[int] | np.ndarray]) -> tuple[Tensor, Tensor]:
 
 
 class TokenisedTexts:
-    """Many texts in one flat array. Empty texts are left out: they have no action to learn from.
+    """Many texts in one flat array. Empty texts are left out: they have no action to learn from."""
 
-    ``context``: so many tokens of the array before each text (fewer where it begins) are shown with it and not written.
-    """
+    context = 0  # tokens of the array before each text that are shown with it and not written
 
     def __init__(
         self,
         flat: np.ndarray,
         lengths: Sequence[int] | np.ndarray,
         styles: np.ndarray | None = None,
-        context: int = 0,
-        starts: np.ndarray | None = None,
         cut: int = 0,
         empty: int = 0,
     ) -> None:
-        """Take the texts that lie end to end in ``flat``, or from each of the ``starts`` on, with the array's end last.
+        """Take the texts that lie end to end in ``flat``; ``styles``: the number of each text's style.
 
-        ``styles``: the number of each text's style. ``cut`` and ``empty`` count texts already shortened and left out.
+        ``cut`` and ``empty`` count texts already shortened and left out.
         """
         lengths = np.asarray(lengths, dtype=np.int64)
         self.flat = np.asarray(flat, dtype=np.int32)  # [T]
         self.lengths = lengths[lengths > 0]  # [N]
-        self.starts = np.concatenate(([0], self.lengths.cumsum())) if starts is None else starts  # [N + 1]
-        self.styles = styles  # [N]
-        self.context, self.cut, self.empty = context, cut, empty + int((lengths == 0).sum())
+        self.sizes = self.lengths  # [N] tokens that are read for each text, those of its context included
+        self.starts = np.concatenate(([0], self.lengths.cumsum()))  # [N + 1]
+        self.styles = None if styles is None else styles[lengths > 0]  # [N]
+        self.cut, self.empty = cut, empty + int((lengths == 0).sum())
 
     @classmethod
     def from_ids(
         cls, texts: Iterable[Sequence[int] | np.ndarray], max_length: int | None = None, style: int | None = None
     ) -> TokenisedTexts:
         """Copy texts into one array, each shortened to ``max_length`` tokens; all of them are in one ``style``."""
-        kept, cut, empty = [], 0, 0
+        kept, cut = [], 0
         for text in texts:
-            if max_length is not None and len(text) > max_length:
-                text, cut = text[:max_length], cut + 1
-            if len(text):
-                kept.append(np.asarray(text, dtype=np.int32))
-            else:
-                empty += 1
+            cut += max_length is not None and len(text) > max_length
+            kept.append(np.asarray(text[:max_length], dtype=np.int32))
         flat = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int32)  # [T]
-        styles = None if style is None else np.full(len(kept), style)  # [N]
-        return cls(flat, [len(text) for text in kept], styles, cut=cut, empty=empty)
+        styles = None if style is None else np.full(len(kept), style)
+        return cls(flat, [len(text) for text in kept], styles, cut)
 
     @classmethod
     def joined(cls, parts: Sequence[TokenisedTexts]) -> TokenisedTexts:
@@ -101,13 +88,6 @@ class TokenisedTexts:
             empty=sum(part.empty for part in parts),
         )
 
-    def slice(self, first: int, last: int) -> TokenisedTexts:
-        """Return the texts ``first`` to ``last``, the latter excluded, without copying their tokens."""
-        if self.context:
-            raise BlankLMError("texts in context are parts of one stream and cannot be taken out of it")
-        styles = None if self.styles is None else self.styles[first:last]
-        return TokenisedTexts(self.flat[self.starts[first] : self.starts[last]], self.lengths[first:last], styles)
-
     def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
         """Return the numbers of the texts that an epoch goes through, each once: all of them."""
         return np.arange(len(self))
@@ -120,27 +100,12 @@ class TokenisedTexts:
 
     def padded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """Pad these texts, each after its context, without a loop: tokens [B, L] and lengths [B]."""
-        given = self.given(indices)
-        lengths = given + self.lengths[indices]
+        lengths = self.sizes[indices]
+        first = self.starts[indices] + self.lengths[indices] - lengths  # [B]
         column = np.arange(lengths.max(initial=1))
-        place = np.minimum((self.starts[indices] - given)[:, None] + column, len(self.flat) - 1)  # [B, L]
+        place = np.minimum(first[:, None] + column, len(self.flat) - 1)  # [B, L]
         tokens = np.where(column < lengths[:, None], self.flat[place], PAD)
         return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths)
-
-    def after_context(self, indices: np.ndarray) -> tuple[list[list[int]], list[int]]:
-        """Return these texts, each after its context, and the number of context tokens of each."""
-        tokens, lengths = self.padded(indices)
-        texts = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
-        return texts, self.given(indices).tolist()
-
-    def given(self, indices: np.ndarray) -> np.ndarray:
-        """Return the number of context tokens of each of these texts [B]."""
-        return np.minimum(self.starts[indices], self.context)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """The tokens that are read for each text [N], those of its context included."""
-        return self.lengths + self.given(np.arange(len(self))) if self.context else self.lengths
 
     @property
     def tokens(self) -> int:
@@ -163,53 +128,3 @@ def cut(stream: Sequence[int], length: int) -> list[Sequence[int]]:
     if length < 1:
         raise BlankLMError(f"a chunk has at least 1 token, not {length}")
     return [stream[start : start + length] for start in range(0, len(stream), length)]
-
-
-def stream_chunks(texts: Iterable[Sequence[int]], length: int) -> list[Sequence[int]]:
-    """Join all texts into one stream, as ``one_stream`` does, and cut it into chunks."""
-    return cut(one_stream(texts), length)
-
-
-def sentence_lengths(stream: Sequence[int], ends: Iterable[int], longest: int) -> list[int]:
-    """Return the lengths of a stream's sentences, each up to one of the ``ends`` or <eos> and any <eos> after that.
-
-    A sentence of more than ``longest`` tokens is cut there. Where a sentence ends depends on the tokens alone, the one
-    after it included.
-    """
-    tokens = np.asarray(stream)  # [T]
-    is_end = np.isin(tokens, [*ends, EOS])  # [T]
-    is_end[:-1] &= tokens[1:] != EOS
-    lengths: list[int] = []
-    start = 0
-    for end in [*(np.flatnonzero(is_end) + 1).tolist(), len(tokens)]:
-        whole, rest = divmod(end - start, longest)
-        lengths += [longest] * whole + [rest] * (rest > 0)
-        start = end
-    return lengths
-
-
-def sentences_in_context(stream: Sequence[int], ends: Iterable[int], longest: int, context: int) -> TokenisedTexts:
-    """Cut a stream into sentences, each with so many tokens of ``context`` before it."""
-    return TokenisedTexts(np.asarray(stream), sentence_lengths(stream, ends, longest), context=context)
-
-
-class TokenStream(TokenisedTexts):
-    """All texts in one stream, whose chunks begin elsewhere in every epoch: no token is always the first of a chunk.
-
-    Text number i is the chunk that begins at token i.
-    """
-
-    def __init__(self, texts: Iterable[Sequence[int]], length: int) -> None:
-        flat = np.asarray(one_stream(texts), dtype=np.int32)  # [T]
-        starts = np.arange(len(flat) + 1)
-        super().__init__(flat, np.minimum(length, len(flat) - starts[:-1]), starts=starts)
-        self.chunk = length
-
-    def of_epoch(self, seed: int, epoch: int) -> np.ndarray:
-        """Return the chunks from a random offset on; the tokens before it have their turn in other epochs."""
-        offset = np.random.default_rng([seed, epoch, self.chunk]).integers(min(self.chunk, len(self.flat)))
-        return np.arange(offset, len(self.flat), self.chunk)
-
-    @property
-    def tokens(self) -> int:
-        return len(self.flat)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from blanklm.core.packing import ROWS, ContextPacking, Packing
+from blanklm.core.packing import ROWS, Packing
 
 if TYPE_CHECKING:
-    from blanklm.models.encoder import Encoder, EncoderLayer
+    from blanklm.models.encoder import Encoder
 
 
 class LayerCache(Protocol):
@@ -23,59 +22,18 @@ class LayerCache(Protocol):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor: ...
 
 
-class Cache(Protocol):
-    @property
-    def layers(self) -> Sequence[LayerCache]: ...
-
-
-class KVCache:
-    """Keys and values of a causal encoder, so that one more symbol costs the work of one symbol.
-
-    The first pass, over packed sequences, fills it; each later pass reads one more symbol of some (``one_token_step``).
-    """
-
-    def __init__(self, encoder: Encoder, sequences: int, longest: int) -> None:
-        self.layers = [LayerKVCache(layer, sequences, longest) for layer in encoder.encoder_layers]
-
-
-def one_token_step(sequence: Tensor, position: Tensor, longest: int) -> Packing:
-    """The packing of one symbol of each ``sequence`` [R] of a cache, at ``position`` [R], at most ``longest`` - 1."""
-    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
-    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
-
-
-class LayerKVCache:
-    def __init__(self, layer: EncoderLayer, sequences: int, longest: int) -> None:
-        weight = layer.attention_out.weight
-        shape = sequences, longest, layer.heads, weight.shape[0] // layer.heads  # [B, S, H, d/H]
-        self.keys, self.values = weight.new_zeros(shape), weight.new_zeros(shape)
-        self.empty = True
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        place = packing.sequence, packing.position
-        self.keys[place], self.values[place] = k.to(self.keys.dtype), v.to(self.values.dtype)
-        if self.empty:
-            self.empty = False
-            return attend(q, k, v, packing, causal=True)
-        k, v = (part[packing.sequence, : packing.longest].transpose(1, 2) for part in (self.keys, self.values))
-        known = torch.arange(k.shape[2], device=q.device) <= packing.position[:, None]  # [R, S]
-        mask = known[:, None, None]  # [R, 1, 1, S]
-        q, k, v = q[:, :, None], k.to(q.dtype), v.to(q.dtype)  # [R, H, 1, d/H], [R, H, S, d/H] twice
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(2)  # [R, H, d/H]
-
-
-class FrozenCache:
+class FrozenCache(list["LayerFrozenCache"]):
     """Keys and values of bidirectional layers over whole sequences, so that windows of them can be read again, changed.
 
     Pass it to the encoder with the sequences, then pass ``around`` with a window of each.
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        self.layers = [LayerFrozenCache() for _ in encoder.layers]
+        super().__init__(LayerFrozenCache() for _ in encoder.layers)
 
-    def around(self, of: Tensor) -> FrozenWindow:
+    def around(self, of: Tensor) -> list[LayerFrozenWindow]:
         """A cache for windows of the sequences ``of`` [R], which attend to what is around them as it was first read."""
-        return FrozenWindow(self, of)
+        return [LayerFrozenWindow(layer, of) for layer in self]
 
 
 class LayerFrozenCache:
@@ -83,11 +41,6 @@ class LayerFrozenCache:
         self.keys, self.values = (packing.padded(part) for part in (k, v))  # [B, L, H, d/H]
         self.inside = torch.arange(packing.longest, device=q.device) < packing.lengths[:, None]  # [B, L]
         return attend(q, k, v, packing, causal=False)
-
-
-class FrozenWindow:
-    def __init__(self, reading: FrozenCache, of: Tensor) -> None:
-        self.layers = [LayerFrozenWindow(layer, of) for layer in reading.layers]
 
 
 class LayerFrozenWindow:
@@ -114,45 +67,28 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> T
     if not q.is_cuda and q.dtype == torch.bfloat16:  # on a CPU its backward pass is several times slower
         with torch.autocast(q.device.type, enabled=False):
             return attend(q.float(), k.float(), v.float(), packing, causal).to(q.dtype)
-    if isinstance(packing, ContextPacking):
-        return _attend_after_contexts(q, k, v, packing)
+    return packing.attend(_attend_within, q, k, v, causal)
+
+
+def _attend_within(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
     if packing.row:
         return _attend_rows(q, k, v, packing, causal)
-    if _has_packed_kernel(q):
-        return _attend_packed(q, packing, k, v, packing, causal)
+    if has_packed_kernel(q):
+        return attend_packed(q, packing, k, v, packing, causal)
     return _attend_padded(q, k, v, packing, causal)
 
 
-def attend_to(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing) -> Tensor:
-    """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
-    if _has_packed_kernel(q):
-        return _attend_packed(q, asking, k, v, read, causal=False)
-    queries, keys, values = (
-        packing.padded(part).transpose(1, 2) for part, packing in ((q, asking), (k, read), (v, read))
-    )
-    inside = torch.arange(read.longest, device=q.device) < read.lengths[:, None]  # [B, S]
-    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
-    return attended.transpose(1, 2)[asking.sequence, asking.position]
-
-
-def _has_packed_kernel(q: Tensor) -> bool:
+def has_packed_kernel(q: Tensor) -> bool:
     return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
 
 
-def _attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
+def attend_packed(q: Tensor, asking: Packing, k: Tensor, v: Tensor, read: Packing, causal: bool) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     window = (-1, 0) if causal else (-1, -1)
     attended = varlen_attn(q, k, v, asking.starts, read.starts, asking.longest, read.longest, window_size=window)
     assert isinstance(attended, Tensor)
     return attended
-
-
-def _attend_after_contexts(q: Tensor, k: Tensor, v: Tensor, packing: ContextPacking) -> Tensor:
-    contexts = len(packing.contexts.sequence)  # symbols
-    among = attend(q[:contexts], k[:contexts], v[:contexts], packing.contexts, causal=False)
-    keys, values = (part.index_select(0, packing.source) for part in (k, v))  # [S, H, d/H]
-    return torch.cat((among, attend_to(q[contexts:], packing.after, keys, values, packing.read)))
 
 
 def _attend_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:

@@ -25,15 +25,8 @@ from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 
-NOT_SETTINGS = (
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "id2label",
-    "label2id",
-    "torch_dtype",
-    "transformers_version",
-)
+# Settings that describe a file, not the encoder.
+IGNORED = {"_name_or_path", "architectures", "dtype", "id2label", "label2id", "torch_dtype", "transformers_version"}
 UNUSED = re.compile(r"\[unused\d+\]")  # places in BERT's vocabulary that no text reaches
 
 
@@ -47,7 +40,7 @@ class BackboneConfig:
     @classmethod
     def of(cls, settings: Any, longest: int) -> BackboneConfig:
         """From a configuration of the transformers library."""
-        kept = {key: value for key, value in settings.to_dict().items() if key not in NOT_SETTINGS}
+        kept = {key: value for key, value in settings.to_dict().items() if key not in IGNORED}
         return cls(json.loads(json.dumps(kept)), longest)
 
     @property
@@ -128,12 +121,10 @@ class Pretrained:
         if self.words is None or not self.words.is_fast:
             raise BlankLMError("the backbone brings no tokenizer that blanklm can use: train one with --tokenizer bpe")
         parts = json.loads(self.words.backend_tokenizer.to_str())
-        kept = [token for token in self._ids if token not in self._special and not UNUSED.fullmatch(token)]
+        special = {*self.words.all_special_tokens, *self.words.get_added_vocab(), *SPECIAL_TOKENS}
+        kept = [token for token in self._ids if token not in special and not UNUSED.fullmatch(token)]
         parts["model"] |= {"vocab": {token: i for i, token in enumerate((*SPECIAL_TOKENS, *kept))}}
-        if parts["model"]["type"] == "WordPiece":
-            parts["model"]["unk_token"] = SPECIAL_TOKENS[UNK]
-        else:
-            parts["model"]["unk_token"] = None
+        parts["model"]["unk_token"] = SPECIAL_TOKENS[UNK] if parts["model"]["type"] == "WordPiece" else None
         parts |= {"added_tokens": [], "post_processor": None, "padding": None, "truncation": None}
         pre_tokenizer = parts["pre_tokenizer"] or {}
         if pre_tokenizer.get("type") == "ByteLevel":
@@ -164,14 +155,9 @@ class Pretrained:
         """Its vocabulary in the order of ids."""
         return dict(sorted(self.words.get_vocab().items(), key=lambda entry: entry[1]))
 
-    @cached_property
-    def _special(self) -> set[str]:
-        return {*self.words.all_special_tokens, *self.words.get_added_vocab(), *SPECIAL_TOKENS}
-
     def _vectors_of(self, tokenizer: Tokenizer) -> Tensor:
         """[V, d]: a token's own vector, or the mean of those of the tokens that spell it."""
-        mean = self.vectors.mean(0)
-        vectors = mean.repeat(len(tokenizer), 1)
+        vectors = self.vectors.mean(0).repeat(len(tokenizer), 1)
         words = self.words
         vectors[PAD] = 0.0
         for ours, theirs in ((BLANK, words.mask_token_id), (UNK, words.unk_token_id), (EOS, words.sep_token_id)):

@@ -19,7 +19,7 @@ from blanklm.core.texts import Batch, cut
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
-from blanklm.models.encoder import Encoder, EncoderConfig, drop_words, initialise, scale_down_
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.models.model import Model
 from blanklm.models.registry import register
 
@@ -97,16 +97,6 @@ class BLM(Model):
         """Eq. 4, new blanks: MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""
         from_word = self.sides_from_word(self.embedding(words))  # [M, h]
         return self.sides_out(F.relu(from_blank + from_word)).float()
-
-    def apply_temperature(self, temperature: float) -> None:
-        """Fold a ``temperature`` into the logits of words: a model that has overfitted is overconfident in them.
-
-        Words, blanks and sides are read off z. So z is divided, and the weights that read blanks and sides multiplied.
-        """
-        if not isinstance(self.encoder, Encoder):
-            raise BlankLMError("a temperature needs blanklm's own encoder, not a pretrained backbone")
-        scale_down_(temperature, self.encoder.norm.weight, self.encoder.norm.bias, self.word_bias)
-        scale_down_(1 / temperature, self.choose.weight, self.sides_from_blank.weight)
 
     def pieces(self, stream: Sequence[int]) -> tuple[Sequence[Sequence[int]], Sequence[int] | None]:
         """Cut a stream of tokens as this model scores it: chunks, and how many leading tokens of each are given."""

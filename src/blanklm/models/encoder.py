@@ -5,6 +5,7 @@ It maps a sequence of vectors to a sequence of vectors (z_1, ..., z_n); what is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
-from blanklm.models.attention import Cache, LayerCache, attend
+from blanklm.models.attention import LayerCache, attend
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,7 @@ class Encoder(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
         self.head_width = config.width // config.heads
 
-    @property
-    def encoder_layers(self) -> list[EncoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
-
-    def forward(self, vectors: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
+    def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
         if packing.longest <= TABULATED:
             rotary = self.cos[packing.position], self.sin[packing.position]
@@ -90,17 +87,8 @@ class Encoder(nn.Module):
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
         for number, layer in enumerate(self.layers):
-            z = layer(z, rotary, packing, cache and cache.layers[number])
+            z = layer(z, rotary, packing, cache and cache[number])
         return self.output_dropout(self.norm(z))
-
-
-@torch.no_grad()
-def scale_down_(temperature: float, *parts: Tensor) -> None:
-    """Divide ``parts`` of a model by a ``temperature``, in place."""
-    if not 0 < temperature < float("inf"):
-        raise BlankLMError(f"the temperature must be above 0, not {temperature}")
-    for part in parts:
-        part /= temperature
 
 
 class EncoderLayer(nn.Module):

@@ -19,7 +19,6 @@ class Model(nn.Module):
     config: Any  # a frozen dataclass with ``vocabulary`` and ``max_length``
     product: ClassVar[Product] = "evaluate"  # the command that takes a model of this kind; evaluate: a baseline
     reads_context: ClassVar[bool] = False  # whether texts may come with leading tokens that are given
-    needs_context: ClassVar[bool] = False  # whether a text by itself means nothing to it
 
     @property
     def context(self) -> int | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from blanklm.core.texts import Batch, TokenisedTexts
+from blanklm.training.config import TrainingConfig
+from blanklm.training.progress import Place
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, are spread evenly over [0, 1)
 POOL = 64  # batches whose texts are sorted together: similar lengths within a batch, still shuffled over the epoch
@@ -41,8 +44,33 @@ class Draw:
         tokens, lengths = texts.padded(self.indices)
         styles = None if texts.styles is None else torch.from_numpy(texts.styles[self.indices])
         fractions, seeds = torch.from_numpy(self.fractions), torch.from_numpy(self.seeds)
-        given = torch.from_numpy(texts.given(self.indices)) if texts.context else None
+        given = torch.from_numpy(texts.sizes[self.indices] - texts.lengths[self.indices]) if texts.context else None
         return Batch(tokens, lengths, fractions, seeds, for_gpu, styles, given)
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """A batch to come, its tokens over all processes, and where the run stands when it is done."""
+
+    draw: Draw
+    tokens: int
+    epoch: int
+    batch: int
+    texts: TokenisedTexts | None = None  # where they are streamed: this process's own, and its tokens and place
+    place: Place | None = None
+
+
+def plan_epochs(
+    texts: TokenisedTexts, config: TrainingConfig, step: int, epoch: int, batch: int
+) -> Iterator[PlannedBatch]:
+    """Plan the batches from a ``step`` to the last one; ``batch`` batches of this ``epoch`` are already used."""
+    while step < config.steps:
+        draws = training_epoch(texts, config.tokens_per_batch, config.seed, epoch, config.skew, config.canvases)
+        for draw in draws[batch : batch + config.steps - step]:
+            batch, step = batch + 1, step + 1
+            tokens = int(texts.lengths[draw.indices].sum())
+            yield PlannedBatch(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
+        epoch, batch = epoch + 1, 0
 
 
 def training_epoch(
@@ -94,9 +122,8 @@ def split_by_budget(lengths: np.ndarray, tokens_per_batch: int) -> list[slice]:
     runs, start = [], 0
     while start < len(lengths):
         most = max(1, tokens_per_batch // int(lengths[start]))
-        padded = (
-            np.arange(1, most + 1)[: len(lengths) - start] * lengths[start : start + most]
-        )  # of the first 1, 2, ...
+        longest = lengths[start : start + most]  # of the first 1, 2, ...
+        padded = np.arange(1, len(longest) + 1) * longest
         end = start + max(1, int(np.searchsorted(padded, tokens_per_batch, side="right")))
         runs.append(slice(start, end))
         start = end

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 import torch
 
-from blanklm.core.texts import TokenisedTexts, stream_chunks
+from blanklm.core.texts import TokenisedTexts, cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.readers import matching_files, read_texts
 from blanklm.errors import TrainingError
@@ -29,20 +28,6 @@ CHARACTERS_FOR_FREQUENCIES = 1_000_000  # of streamed texts, which word frequenc
 Texts = str | PathLike[str] | Sequence[str]  # a path, a pattern such as 'shards/*.jsonl', or the texts themselves
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """The texts of a run: all of them in memory, or in ``files`` that are read while training."""
-
-    training: list[str]
-    validation: list[str]
-    files: list[Path]
-
-    @property
-    def sample(self) -> Iterable[str]:
-        """The texts to learn a vocabulary from."""
-        return sample_texts(self.files) if self.files else self.training
-
-
 def fit_folder(
     texts: Texts,
     out: Path,
@@ -56,27 +41,27 @@ def fit_folder(
     report: Callable[[str], None] = say if show_progress else lambda message: None
     backbone = Pretrained.load(options.backbone) if options.backbone else None
     max_length = _max_length(options, backbone)
-    corpus = _read_corpus(texts, valid, options.from_disk, config.seed)
-    count = f"{len(corpus.files):,} files" if corpus.files else f"{len(corpus.training):,} texts"
-    report(f"{count} to train on, {len(corpus.validation):,} texts to validate on")
-    tokenizer = _tokenizer(corpus.sample, out, options, backbone, resume)
+    files, lines, held_out = _read_corpus(texts, valid, options.from_disk, config.seed)
+    count = f"{len(files):,} files" if files else f"{len(lines):,} texts"
+    report(f"{count} to train on, {len(held_out):,} texts to validate on")
+    tokenizer = _tokenizer(sample_texts(files) if files else lines, out, options, backbone, resume)
 
-    def encode(lines: list[str]) -> Sequence[Sequence[int]]:
-        ids = tokenizer.encode_many(lines)
-        return stream_chunks(ids, max_length) if options.stream else ids
+    def encode(group: list[str]) -> Sequence[Sequence[int]]:
+        ids = tokenizer.encode_many(group)
+        return cut(one_stream(ids), max_length) if options.stream else ids
 
-    validation = TokenisedTexts.from_ids(encode(corpus.validation), max_length)
+    validation = TokenisedTexts.from_ids(encode(held_out), max_length)
     training: TokenisedTexts | StreamedTexts
-    if corpus.files:
-        training = StreamedTexts(corpus.files, encode, max_length)
-        counted = TokenisedTexts.from_ids(encode(list(sample_texts(corpus.files, CHARACTERS_FOR_FREQUENCIES))))
-        cut, empty, size_of_corpus = validation.cut, validation.empty, ""
+    if files:
+        training = StreamedTexts(files, encode, max_length)
+        counted = TokenisedTexts.from_ids(encode(list(sample_texts(files, CHARACTERS_FOR_FREQUENCIES))))
+        in_memory, size_of_corpus = [validation], ""
     else:
-        training = counted = TokenisedTexts.from_ids(encode(corpus.training), max_length)
-        cut, empty = training.cut + validation.cut, training.empty + validation.empty
-        size_of_corpus = f"; {training.tokens:,} training tokens"
-    if cut or empty:
-        report(f"{empty:,} empty texts left out, {cut:,} cut to {max_length} tokens")
+        training = counted = TokenisedTexts.from_ids(encode(lines), max_length)
+        in_memory, size_of_corpus = [training, validation], f"; {training.tokens:,} training tokens"
+    shortened, empty = sum(part.cut for part in in_memory), sum(part.empty for part in in_memory)
+    if shortened or empty:
+        report(f"{empty:,} empty texts left out, {shortened:,} cut to {max_length} tokens")
     torch.manual_seed(config.seed)
     model = _new_model(tokenizer, options, max_length, backbone, counted)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -103,16 +88,17 @@ def encoder_config(options: FitOptions) -> EncoderConfig:
     return EncoderConfig.of_size(options.size or "small", 0.1 if options.dropout is None else options.dropout)
 
 
-def _read_corpus(texts: Texts, valid: Texts | None, from_disk: bool, seed: int) -> Corpus:
+def _read_corpus(
+    texts: Texts, valid: Texts | None, from_disk: bool, seed: int
+) -> tuple[list[Path], list[str], list[str]]:
+    """Return the files to read while training or else the texts to train on, and the texts to validate on."""
     if from_disk:
         if valid is None:
             raise TrainingError("texts that are read while training cannot be held out: give validation texts (valid)")
         if not isinstance(texts, str | PathLike):
             raise TrainingError("from_disk reads files: give a path or a pattern, not a list of texts")
-        return Corpus([], _read(valid), matching_files(str(texts)))
-    if valid is None:
-        return Corpus(*read_and_split(texts, seed), files=[])
-    return Corpus(_read(texts), _read(valid), files=[])
+        return matching_files(str(texts)), [], _read(valid)
+    return [], *(read_and_split(texts, seed) if valid is None else (_read(texts), _read(valid)))
 
 
 def _read(texts: Texts) -> list[str]:

@@ -12,6 +12,7 @@ from accelerate.utils import load
 
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.files import replacing
+from blanklm.training.progress import Progress
 
 Settings = dict[str, Any]  # as JSON has them
 
@@ -91,16 +92,14 @@ class RunFolder:
 
     # --- Metrics --------------------------------------------------------------------------------------------------
 
-    def start_tracking(self) -> None:
-        """Start the trackers of Accelerate, where they are installed."""
-        self.accelerator.init_trackers("tensorboard")
-
-    def log(self, step: int, values: dict[str, float], position: dict[str, float]) -> None:
-        """Write ``values`` down for a step; ``position`` says where the run stands and is left out of TensorBoard."""
-        self.accelerator.log(values, step=step)
+    def log(self, progress: Progress, values: dict[str, float]) -> None:
+        """Write ``values`` down for a step, with where the run stands, which is left out of TensorBoard."""
+        self.accelerator.log(values, step=progress.step)
         if self.accelerator.is_main_process:
+            position = {name: getattr(progress, name) for name in ("step", "epoch", "tokens")}
+            record = position | {"seconds": round(progress.seconds, 3)} | values
             with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, **position, **values}) + "\n")
+                file.write(json.dumps(record) + "\n")
 
     def drop_metrics_after(self, step: int) -> None:
         """Drop what a killed run logged after its last saved state: it will be logged again."""

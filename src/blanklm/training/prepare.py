@@ -1,4 +1,4 @@
-"""The batches of a run: planned for all processes, prepared ahead by workers, and moved to the device."""
+"""The planned batches of a run: prepared ahead by workers, and moved to the device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
@@ -16,49 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from blanklm.core.texts import TokenisedTexts
 from blanklm.models.model import Model
-from blanklm.training.config import TrainingConfig
-from blanklm.training.epochs import Draw, training_epoch
-from blanklm.training.streamed import Place, StreamedTexts
+from blanklm.training.epochs import Draw, PlannedBatch
+from blanklm.training.streamed import StreamedTexts
 
 WORKERS = 12  # processes that prepare batches for a GPU, where the machine has as many cores to spare
-
-
-@dataclass(frozen=True)
-class PlannedBatch:
-    """A batch to come, its tokens over all processes, and where the run stands when it is done."""
-
-    draw: Draw
-    tokens: int
-    epoch: int
-    batch: int
-    texts: TokenisedTexts | None = None  # where they are streamed: this process's own, and its tokens and place
-    place: Place | None = None
-
-
 Prepared = tuple[PlannedBatch, Any, float]  # the batch, what the model prepared of it, and its weight in the loss
-
-
-def plan_epochs(
-    texts: TokenisedTexts, config: TrainingConfig, step: int, epoch: int, batch: int
-) -> Iterator[PlannedBatch]:
-    """Plan the batches from a ``step`` to the last one; ``batch`` batches of this ``epoch`` are already used."""
-    while step < config.steps:
-        draws = training_epoch(texts, config.tokens_per_batch, config.seed, epoch, config.skew, config.canvases)
-        for draw in draws[batch : batch + config.steps - step]:
-            batch, step = batch + 1, step + 1
-            tokens = int(texts.lengths[draw.indices].sum())
-            yield PlannedBatch(draw, tokens, *((epoch + 1, 0) if batch == len(draws) else (epoch, batch)))
-        epoch, batch = epoch + 1, 0
-
-
-def plan_stream(
-    texts: StreamedTexts, config: TrainingConfig, step: int, place: Place | None, rank: int, processes: int
-) -> Iterator[PlannedBatch]:
-    """Plan the batches of one process from its ``place`` in streamed texts to the last step."""
-    batches = texts.batches(config.tokens_per_batch, config.seed, place, rank, processes, config.skew)
-    for streamed in islice(batches, config.steps - step):
-        after = streamed.after
-        yield PlannedBatch(streamed.draw, streamed.tokens, streamed.epoch, after.batch, streamed.texts, after)
 
 
 class Preparation(Dataset[Prepared]):
@@ -68,11 +28,9 @@ class Preparation(Dataset[Prepared]):
     process that keeps it busy never waits for a count of symbols or blanks.
     """
 
-    def __init__(
-        self, model: Model, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator, workers: int = WORKERS
-    ) -> None:
+    def __init__(self, model: Model, texts: TokenisedTexts | StreamedTexts, accelerator: Accelerator) -> None:
         self.texts, self.device = texts, accelerator.device
-        self.workers = max(2, min(workers, (os.cpu_count() or 2) - 2))
+        self.workers = max(2, min(WORKERS, (os.cpu_count() or 2) - 2))
         self.rank, self.processes = accelerator.process_index, accelerator.num_processes
         self.on_gpu = self.device.type == "cuda"
         self.model = copy.deepcopy(model) if self.on_gpu else model  # stays on the CPU when the model moves

@@ -1,4 +1,4 @@
-"""What people see of a run. Nothing heavy is imported here: the command line uses it too."""
+"""Where a run stands, and what people see of it. Nothing heavy is imported here: the command line uses it too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,43 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from blanklm.training.run import Progress
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 Advance = Callable[[float, float], None]  # called with the loss in nats per token, and the speed in tokens per second
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands in its texts."""
+
+    epoch: int = 0
+    shard: int = 0  # of the process's shards of this epoch, in their order
+    text: int = 0  # texts of that shard that blocks before this one took
+    batch: int = 0  # batches already used of the block that begins there
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved and restored with its state."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    tokens: int = 0
+    seconds: float = 0.0
+    places: list[Place] = field(default_factory=list)  # where each process stands in texts that are streamed
+    running_loss: float = 0.0  # nats and tokens since the last line of the log
+    running_tokens: int = 0
+    best: float = math.inf  # lowest validation bound, nats per token
+    best_step: int = 0
+    evaluations_since_best: int = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"places": [Place(**place) for place in state.get("places", ())]})
 
 
 def say(message: str) -> None:

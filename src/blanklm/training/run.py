@@ -10,19 +10,22 @@ A run lives in one folder:
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import importlib.util
 import json
 import math
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, set_seed
 from torch import Tensor, nn
 
 from blanklm.core.texts import TokenisedTexts
@@ -30,40 +33,15 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import TrainingError
 from blanklm.models.model import Model
 from blanklm.training import checkpoint
-from blanklm.training.config import TrainingConfig
-from blanklm.training.ema import Average
-from blanklm.training.epochs import validation_epoch
+from blanklm.training.config import Precision, TrainingConfig
+from blanklm.training.epochs import PlannedBatch, plan_epochs, validation_epoch
 from blanklm.training.folder import RunFolder, Settings
-from blanklm.training.optimizer import new_optimizer
-from blanklm.training.prepare import WORKERS, PlannedBatch, Preparation, plan_epochs, plan_stream
-from blanklm.training.processes import check_agreement, is_sharded, lost_contact, new_accelerator
-from blanklm.training.progress import Advance, progress_bar
-from blanklm.training.streamed import Place, StreamedTexts
+from blanklm.training.optimizer import Average, new_optimizer
+from blanklm.training.prepare import Preparation, move
+from blanklm.training.progress import Advance, Progress, progress_bar
+from blanklm.training.streamed import StreamedTexts
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
-
-
-@dataclass
-class Progress:
-    """Where a run stands; saved and restored with its state."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch already used
-    tokens: int = 0
-    seconds: float = 0.0
-    places: list[Place] = field(default_factory=list)  # where each process stands in texts that are streamed
-    running_loss: float = 0.0  # nats and tokens since the last line of the log
-    running_tokens: int = 0
-    best: float = math.inf  # lowest validation bound, nats per token
-    best_step: int = 0
-    evaluations_since_best: int = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"places": [Place(**place) for place in state.get("places", ())]})
 
 
 def train(
@@ -105,21 +83,20 @@ class Run:
         config: TrainingConfig,
         folder: Path,
         about: dict[str, Any] | None,
-        workers: int = WORKERS,
         compiles: bool = True,
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
-        self.accelerator = new_accelerator(config.precision, folder)
-        self.sharded = is_sharded(self.accelerator)
+        self.accelerator = _new_accelerator(config.precision, folder)
+        self.sharded = self.accelerator.distributed_type == DistributedType.FSDP  # weights are, over the processes
         self.files = RunFolder(folder, self.accelerator)
-        _check_fit_together(config, model, texts, validation, self.accelerator)
+        self._check_fit_together(model)
         set_seed(config.seed, device_specific=True)  # each process has its own dropout
         on_gpu = self.accelerator.device.type == "cuda"
         optimizer = new_optimizer(model, config, fused=on_gpu)
         if compiles and on_gpu and config.steps >= STEPS_WORTH_COMPILING:
             model.compile_parts()
-        self.preparation = Preparation(model, texts, self.accelerator, workers)
+        self.preparation = Preparation(model, texts, self.accelerator)
         self.progress = Progress()
         self.began: float | None = None  # the clock, less the seconds before the run was resumed
         # Every process steps its own copy of the schedule once a step, so Accelerate must not scale it.
@@ -136,6 +113,22 @@ class Run:
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         saved = (self.progress, self.schedule, self.average)
         self.accelerator.register_for_checkpointing(*(part for part in saved if part is not None))
+
+    def _check_fit_together(self, model: Model) -> None:
+        """Refuse settings, models, texts and processes that cannot be combined."""
+        config, texts = self.config, self.texts
+        if self.sharded and config.ema:
+            raise TrainingError("weights that are sharded over processes cannot be averaged: leave out ema")
+        if self.sharded and config.optimizer == "muon":
+            raise TrainingError("muon needs whole matrices, not sharded ones: choose adamw")
+        if isinstance(texts, StreamedTexts) and config.canvases > 1:
+            raise TrainingError("texts that are read while training have one canvas each: leave out canvases")
+        if config.seconds and self.accelerator.num_processes > 1:
+            raise TrainingError("a limit in seconds needs a single process: give a number of steps instead")
+        if (texts.context or self.validation.context) and not model.reads_context:
+            raise TrainingError(f"{type(model).__name__} does not support context: train it on texts without one")
+        if model.context is not None and model.context != texts.context:
+            raise TrainingError(f"the model needs {model.context} tokens of context; the texts have {texts.context}")
 
     # --- Starting and resuming ------------------------------------------------------------------------------------
 
@@ -156,7 +149,7 @@ class Run:
         self.files.check_unused()
         self._keep_best()
         self.files.write_settings(self.settings)
-        self.files.start_tracking()
+        self.accelerator.init_trackers("tensorboard")
 
     def restore(self) -> None:
         """Continue the run in the folder from its newest state."""
@@ -167,10 +160,13 @@ class Run:
             if before != now:
                 raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
         self.files.drop_metrics_after(self.progress.step)
-        self.files.start_tracking()
+        self.accelerator.init_trackers("tensorboard")
 
     def _check_agreement(self) -> None:
-        check_agreement(json.dumps(self.settings) + self.tokenizer.backend.to_str())
+        """Refuse processes that read other files or learnt another vocabulary: they would train without an error."""
+        settings = json.dumps(self.settings) + self.tokenizer.backend.to_str()
+        if len(set(gather_object([hashlib.sha256(settings.encode()).hexdigest()]))) > 1:
+            raise TrainingError("the processes of this run do not have the same texts, vocabulary and settings")
 
     # --- The loop -------------------------------------------------------------------------------------------------
 
@@ -184,7 +180,7 @@ class Run:
         try:
             self._loop(advance)
         except RuntimeError as error:
-            if not lost_contact(error):
+            if not _lost_contact(error):
                 raise
             raise TrainingError(
                 f"another process of this run died, or the connection to it, after step {self.progress.step}: "
@@ -212,7 +208,7 @@ class Run:
                 speed = tokens_since / (now - since)
                 progress.seconds += now - since
                 rate = float(self.schedule.get_last_lr()[0])
-                self._log({"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
+                self.files.log(progress, {"loss": loss, "learning_rate": rate, "tokens_per_second": round(speed)})
                 advance(loss, speed)
                 running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
             if progress.step % config.evaluate_every == 0 or last:
@@ -220,7 +216,7 @@ class Run:
             if progress.step % config.save_every == 0 or last:
                 progress.running_loss = self._sum_over_processes(running)
                 progress.places = gather_object([planned.place]) if planned.place is not None else []
-                self._save_state()
+                self.files.save_state(progress.step)
             if last or (config.patience and progress.evaluations_since_best >= config.patience):
                 break
         self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
@@ -242,7 +238,9 @@ class Run:
         if isinstance(self.texts, TokenisedTexts):
             return plan_epochs(self.texts, self.config, progress.step, progress.epoch, progress.batch)
         place = progress.places[rank] if progress.places else None
-        return plan_stream(self.texts, self.config, progress.step, place, rank, self.accelerator.num_processes)
+        processes, config = self.accelerator.num_processes, self.config
+        batches = self.texts.batches(config.tokens_per_batch, config.seed, place, rank, processes, config.skew)
+        return islice(batches, config.steps - progress.step)
 
     def _tokens_of_all(self, planned: PlannedBatch) -> int:
         """Count the tokens of a batch over all processes; where texts are streamed, each knows only its own."""
@@ -305,13 +303,13 @@ class Run:
         total = torch.zeros((), device=accelerator.device)
         for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
             part, weight = draw.part_or_first(accelerator.process_index, accelerator.num_processes)
-            batch = model.prepare(part.collate(self.validation, self.preparation.on_gpu).to(accelerator.device))
-            total += loss(batch).sum() * weight
+            batch = move(part.collate(self.validation, self.preparation.on_gpu), accelerator.device)
+            total += loss(model.prepare(batch)).sum() * weight
         bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
         self.model.train()
         if not math.isfinite(bound):
             raise TrainingError(f"the validation bound is {bound} at step {progress.step}: lower the learning rate")
-        self._log({"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
+        self.files.log(progress, {"valid_bound": bound, "valid_perplexity_bound": math.exp(min(bound, 700.0))})
         if bound < progress.best:
             progress.best, progress.best_step, progress.evaluations_since_best = bound, progress.step, 0
             self._keep_best()
@@ -323,33 +321,22 @@ class Run:
         if self.accelerator.is_main_process:
             checkpoint.save(self.folder, self.kept_model, self.tokenizer, self.about, weights=weights)
 
-    def _save_state(self) -> None:
-        self.files.save_state(self.progress.step)
 
-    def _log(self, values: dict[str, float]) -> None:
-        progress = self.progress
-        position = {"epoch": progress.epoch, "tokens": progress.tokens, "seconds": round(progress.seconds, 3)}
-        self.files.log(progress.step, values, position)
+def _new_accelerator(precision: Precision, folder: Path) -> Accelerator:
+    """Make the Accelerator of a run, on a GPU if there is one."""
+    gpu = torch.cuda.is_available()
+    bf16 = precision == "bf16" or (gpu and precision == "auto")
+    AcceleratorState._reset_state()  # of a run before this one, which may have had another precision
+    return Accelerator(
+        mixed_precision="bf16" if bf16 else "no",
+        cpu=not gpu,
+        log_with="tensorboard" if importlib.util.find_spec("tensorboard") else None,
+        project_dir=str(folder),
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # they are constants
+    )
 
 
-def _check_fit_together(
-    config: TrainingConfig,
-    model: Model,
-    texts: TokenisedTexts | StreamedTexts,
-    validation: TokenisedTexts,
-    accelerator: Accelerator,
-) -> None:
-    """Refuse settings, models, texts and processes that cannot be combined."""
-    sharded = is_sharded(accelerator)
-    if sharded and config.ema:
-        raise TrainingError("weights that are sharded over processes cannot be averaged: leave out ema")
-    if sharded and config.optimizer == "muon":
-        raise TrainingError("muon needs whole matrices, not sharded ones: choose adamw")
-    if isinstance(texts, StreamedTexts) and config.canvases > 1:
-        raise TrainingError("texts that are read while training have one canvas each: leave out canvases")
-    if config.seconds and accelerator.num_processes > 1:
-        raise TrainingError("a limit in seconds needs a single process: give a number of steps instead")
-    if (texts.context or validation.context) and not model.reads_context:
-        raise TrainingError(f"{type(model).__name__} does not support context: train it on texts without one")
-    if model.context is not None and model.context != texts.context:
-        raise TrainingError(f"the model needs {model.context} tokens of context, and the texts have {texts.context}")
+def _lost_contact(error: RuntimeError) -> bool:
+    """Tell whether an exchange between processes failed; gloo has no error class of its own."""
+    signs = ("closed by peer", "reset by peer", "Broken pipe", "gloo")
+    return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in signs)

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -21,34 +20,11 @@ import numpy as np
 from blanklm.core.texts import TokenisedTexts
 from blanklm.data.readers import read_texts
 from blanklm.errors import TrainingError
-from blanklm.training.epochs import POOL, Draw, training_epoch
+from blanklm.training.epochs import POOL, Draw, PlannedBatch, training_epoch
+from blanklm.training.progress import Place
 
 TEXTS_AT_ONCE = 1000  # read and tokenised together
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process stands in its texts."""
-
-    epoch: int = 0
-    shard: int = 0  # of the process's shards of this epoch, in their order
-    text: int = 0  # texts of that shard that blocks before this one took
-    batch: int = 0  # batches already used of the block that begins there
-
-
-@dataclass(frozen=True)
-class StreamedBatch:
-    """The texts of one process's batch, and where the process stands after it."""
-
-    draw: Draw
-    texts: TokenisedTexts
-    epoch: int
-    after: Place
-
-    @property
-    def tokens(self) -> int:
-        return self.texts.tokens
 
 
 class StreamedTexts:
@@ -83,7 +59,7 @@ class StreamedTexts:
         rank: int = 0,
         processes: int = 1,
         skew: float = 1.0,
-    ) -> Iterator[StreamedBatch]:
+    ) -> Iterator[PlannedBatch]:
         """Draw the batches of one process from ``place`` on, endlessly; all processes share ``tokens_per_batch``."""
         if len(self.files) < processes:
             raise TrainingError(
@@ -96,9 +72,9 @@ class StreamedTexts:
             draws = training_epoch(block, budget, int(block_seed), begin.epoch, skew)
             for number, draw in enumerate(draws[done:], done + 1):
                 after = end if number == len(draws) else Place(begin.epoch, begin.shard, begin.text, number)
-                numbers = np.arange(len(draw.indices))
                 texts = TokenisedTexts.from_ids([block[i] for i in draw.indices])
-                yield StreamedBatch(Draw(numbers, draw.fractions, draw.seeds), texts, begin.epoch, after)
+                renumbered = Draw(np.arange(len(texts)), draw.fractions, draw.seeds)
+                yield PlannedBatch(renumbered, texts.tokens, begin.epoch, after.batch, texts, after)
             done = 0
 
     def _blocks(

@@ -11,13 +11,15 @@ from blanklm.api import BlankLM
 from blanklm.core.conceal import conceal
 from blanklm.core.likelihood import bound, exact, monte_carlo
 from blanklm.core.packing import pack
-from blanklm.core.texts import Batch, TokenisedTexts, one_stream, pad
+from blanklm.core.texts import Batch, one_stream, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
+from blanklm.paper.baselines.temperature import apply_temperature
+from blanklm.paper.streams import TextsInContext
 from blanklm.training import checkpoint
 from blanklm.training.epochs import Draw
 from blanklm.training.run import TrainingConfig, train
@@ -98,7 +100,7 @@ def test_the_context_is_read_once_and_all_is_the_same(model):
 def test_a_temperature_is_one_of_the_words_of_its_own(model):
     soft = ContextBLM(model.config).eval()
     soft.load_state_dict(model.state_dict())
-    soft.apply_temperature(1.3)
+    apply_temperature(soft, 1.3)
     tokens, lengths, shown, given = canvases()
     found = soft.action_log_probs(tokens, lengths, shown, given=given)
     for row, n in enumerate(lengths):
@@ -168,7 +170,7 @@ def test_what_is_read_apart_is_learnt(tmp_path):
     tokenizer = Tokenizer.train("word", [" ".join(words)], vocabulary=100)
     pairs = np.random.default_rng(0).integers(len(words), size=(200, 2))
     stream = np.array(tokenizer.encode(" ".join(words[k] for pair in pairs for k in (*pair,) * 10)))
-    texts = TokenisedTexts(stream, [1] * len(stream), context=2)
+    texts = TextsInContext(stream, [1] * len(stream), 2)
     torch.manual_seed(0)
     encoder = replace(ENCODER, layers=2, width=32, feedforward=64)
     model = ContextBLM(
@@ -229,9 +231,9 @@ def test_a_text_by_itself_is_refused(model):
 
 def test_texts_have_the_context_that_the_model_is_to_be_given(model, tmp_path):
     tokenizer = Tokenizer.train("word", ["a b c d e f g h"], vocabulary=100)
-    texts = TokenisedTexts(np.arange(4, 12), [4, 4], context=3)
+    texts = TextsInContext(np.arange(4, 12), [4, 4], 3)
     config = TrainingConfig(steps=1, tokens_per_batch=64)
-    with pytest.raises(BlankLMError, match="4 tokens of context, and the texts have 3"):
+    with pytest.raises(BlankLMError, match="4 tokens of context; the texts have 3"):
         train(model, tokenizer, texts, texts, config, tmp_path / "run", show_progress=False)
 
 

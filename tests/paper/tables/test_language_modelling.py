@@ -12,11 +12,12 @@ import torch
 from blanklm.core import likelihood
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD
-from blanklm.core.texts import TokenStream, one_stream, stream_chunks
+from blanklm.core.texts import cut, one_stream
 from blanklm.errors import BlankLMError
 from blanklm.models.init import init_bias_from_frequencies
 from blanklm.paper import runner
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
+from blanklm.paper.streams import TokenStream
 from blanklm.paper.tables import language_modelling as lm
 from tests.support.baselines import make
 
@@ -95,7 +96,7 @@ def test_the_table_says_what_one_estimate_of_all_orders_would(experiments):
     """Orders drawn in slices, each kept in a file, are those of one estimate with the slices' seeds."""
     (experiment,) = experiments("ptb", ["insertion"])
     (row,) = runner.run_experiments([experiment], say=quiet)
-    model, chunks = experiment.load(), stream_chunks(lm.tokenised("ptb")[1]["test"], 8)
+    model, chunks = experiment.load(), cut(one_stream(lm.tokenised("ptb")[1]["test"]), 8)
     drawn = [likelihood.monte_carlo(model, chunks, 10, seed=seed).log_weights for seed in (0, 1)]
     whole = likelihood.Estimate(np.concatenate(drawn, 1), np.array([len(chunk) for chunk in chunks]))
     assert row["estimates"]["test"]["perplexity"]["10"] == pytest.approx(whole.at(10), rel=1e-5)

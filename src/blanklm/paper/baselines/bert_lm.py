@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from blanklm.core.conceal import conceal
 from blanklm.core.packing import Packing
@@ -18,7 +19,7 @@ from blanklm.core.special import BLANK, EOS
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import LONGEST_SPAN
-from blanklm.models.attention import KVCache, one_token_step
+from blanklm.models.attention import attend
 from blanklm.models.backbone import Pretrained
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.registry import register
@@ -42,6 +43,36 @@ class SpanTargets:
     spans: Packing  # K of them
     word: Tensor  # [U] the token that follows: the next one, or <eos>
     text: Tensor  # [U] the text it belongs to
+
+
+class LayerKVCache:
+    """Keys and values of a causal layer, so that one more symbol costs the work of one symbol.
+
+    The first pass, over packed sequences, fills it; each later pass reads one more symbol of some (``one_token_step``).
+    """
+
+    def __init__(self, sequences: int, longest: int) -> None:
+        self.shape = sequences, longest
+        self.keys: Tensor | None = None  # [B, S, H, d/H]
+        self.values: Tensor | None = None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+        place = packing.sequence, packing.position
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (part.new_zeros(*self.shape, *part.shape[1:]) for part in (k, v))
+            self.keys[place], self.values[place] = k, v
+            return attend(q, k, v, packing, causal=True)
+        self.keys[place], self.values[place] = k, v
+        k, v = (part[packing.sequence, : packing.longest].transpose(1, 2) for part in (self.keys, self.values))
+        known = torch.arange(k.shape[2], device=q.device) <= packing.position[:, None]  # [R, S]
+        attended = scaled_dot_product_attention(q[:, :, None], k, v, attn_mask=known[:, None, None])  # [R, H, 1, d/H]
+        return attended.squeeze(2)
+
+
+def one_token_step(sequence: Tensor, position: Tensor, longest: int) -> Packing:
+    """The packing of one symbol of each ``sequence`` [R] of a cache, at ``position`` [R], at most ``longest`` - 1."""
+    starts = torch.arange(len(sequence) + 1, dtype=torch.int32, device=sequence.device)
+    return Packing(starts, torch.ones_like(sequence), sequence, position, longest)
 
 
 @register("bert-lm", BertLMConfig)
@@ -105,10 +136,12 @@ class BertLM(WordModel):
         """log p [U] of each token, from the decoder's vectors z [U, d]."""
         return -nn.functional.cross_entropy(self.word_logits(z), targets.word, reduction="none")
 
-    def write_on(self, blank: Tensor, words: Tensor, packing: Packing, memory: KVCache | None = None) -> Tensor:
+    def write_on(
+        self, blank: Tensor, words: Tensor, packing: Packing, cache: Sequence[LayerKVCache] | None = None
+    ) -> Tensor:
         """The decoder's vectors [U, d]: the blank's vector [U, d] beside the embedding of each word [U]."""
         return self.decoder(
-            self.join(torch.cat((self.embedding(words), blank.to(self.join.weight.dtype)), 1)), packing, memory
+            self.join(torch.cat((self.embedding(words), blank.to(self.join.weight.dtype)), 1)), packing, cache
         )
 
     @torch.inference_mode()
@@ -141,14 +174,14 @@ class BertLM(WordModel):
         ]  # [B, d]
         left = torch.tensor(room, device=self.device)  # [B]
         longest = int(max(room)) + 3
-        memory = KVCache(self.decoder, len(ids), longest)
+        cache = [LayerKVCache(len(ids), longest) for _ in self.decoder.layers]
         sequence = torch.full((len(ids), longest), EOS, device=self.device)  # [B, S] <eos> and what is written
         count = torch.ones_like(left)  # [B] symbols there
         log_prob = torch.zeros(len(ids), device=self.device)
         rows = torch.arange(len(ids), device=self.device)  # [R] spans that are not finished
         read = Packing.of(count, 1)
         while len(rows):
-            vectors = self.write_on(z[rows], sequence[read.sequence, read.position], read, memory)  # [R, d]
+            vectors = self.write_on(z[rows], sequence[read.sequence, read.position], read, cache)  # [R, d]
             log_p = self.word_logits(vectors).log_softmax(1)  # [R, V]
             first = count[rows] == 1  # [R]
             allowed = log_p + bans[ban_rows(first, spaces[rows])]

@@ -15,16 +15,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from blanklm.core.conceal import conceal
 from blanklm.core.orders import random_keys
-from blanklm.core.packing import ContextPacking, PackedActions, Packing, pack, representatives
+from blanklm.core.packing import Attention, PackedActions, Packing, pack, representatives
 from blanklm.core.special import PAD
-from blanklm.core.texts import Batch, TokenisedTexts, sentences_in_context
+from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
+from blanklm.models.attention import attend_packed, has_packed_kernel
 from blanklm.models.blm import BLM, BLMConfig, BLMTargets
-from blanklm.models.encoder import EncoderConfig, drop_words, initialise, scale_down_
+from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.models.registry import register
+from blanklm.paper.streams import TextsInContext, sentences_in_context
 
 OWN_WORD_LOGIT = 7.0  # the initial logit of a word of its own, beside some hundreds of the context's around 0
 COPYING = ("find.", "found.", "writes.")  # the parameters that a BLM does not have
@@ -67,6 +70,45 @@ class Contexts:
         return cls(packing.lay(tokens[one]), packing, of)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContextPacking(Packing):
+    """Contexts, then sequences that each come after one of them, all end to end.
+
+    A sequence reads its context and itself. A context reads itself alone: it may have many sequences after it.
+    """
+
+    contexts: Packing
+    after: Packing  # the sequences, counted from 0
+    read: Packing  # what each of them reads, end to end
+    source: Tensor  # [S] where that stands among all symbols
+
+    @classmethod
+    def of_both(cls, contexts: Packing, after: Packing, of: Tensor) -> ContextPacking:
+        """``after``: sequences end to end, ``of`` [B] the contexts of these numbers."""
+        before, first = contexts.lengths[of], len(contexts.sequence)  # [B] symbols before each; where the first begins
+        read = Packing.of(before + after.lengths, contexts.longest + after.longest)
+        own = read.position - before[read.sequence]  # [S] below 0 in the context
+        in_context = contexts.starts[of[read.sequence]] + read.position  # [S]
+        source = torch.where(own < 0, in_context, first + after.starts[read.sequence] + own)
+        return cls(
+            starts=torch.cat((contexts.starts, first + after.starts[1:])),
+            lengths=torch.cat((contexts.lengths, after.lengths)),
+            sequence=torch.cat((contexts.sequence, len(contexts) + after.sequence)),
+            position=torch.cat((contexts.position, before[after.sequence] + after.position)),
+            longest=read.longest,
+            contexts=contexts,
+            after=after,
+            read=read,
+            source=source,
+        )
+
+    def attend(self, within: Attention, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+        contexts = len(self.contexts.sequence)  # symbols
+        among = within(q[:contexts], k[:contexts], v[:contexts], self.contexts, causal)
+        keys, values = (part.index_select(0, self.source) for part in (k, v))  # [S, H, d/H]
+        return torch.cat((among, _attend_to(q[contexts:], self.after, keys, values, self.read)))
+
+
 @dataclass(frozen=True)
 class DrawnAfter:
     """What the loss of a batch needs: the canvases drawn for it, with their actions, and the contexts before them."""
@@ -90,7 +132,6 @@ class ContextBLM(BLM):
     """Without a context it is a BLM, though not one that was trained without."""
 
     config: ContextBLMConfig
-    needs_context = True
 
     def __init__(self, config: ContextBLMConfig) -> None:
         if not isinstance(config.encoder, EncoderConfig):
@@ -108,7 +149,7 @@ class ContextBLM(BLM):
     def context(self) -> int:
         return self.config.context
 
-    def sentences(self, stream: Sequence[int]) -> TokenisedTexts:
+    def sentences(self, stream: Sequence[int]) -> TextsInContext:
         """Cut a stream as this model scores it: sentence by sentence, each with its context."""
         longest = self.config.max_length - self.config.context
         return sentences_in_context(stream, self.config.ends, longest, self.config.context)
@@ -127,10 +168,6 @@ class ContextBLM(BLM):
         words, keys = (contexts.packing.padded(part) for part in (contexts.symbols, self.found(before)))
         canvas = actions.packing.sequence[actions.blanks[actions.queried]]  # [Q]
         return self.read_out(z, actions, Copyable(words, keys, contexts.of[canvas]))
-
-    def apply_temperature(self, temperature: float) -> None:
-        super().apply_temperature(temperature)  # of the words of its own
-        scale_down_(1 / temperature, self.find.weight, self.found.weight, self.writes.weight)
 
     def log_p_words(self, z: Tensor, row: Tensor, word: Tensor, source: Copyable | None = None) -> Tensor:
         own = super().log_p_words(z, row, word)  # [A]
@@ -173,6 +210,18 @@ class ContextBLM(BLM):
         place = actions.text, given[actions.text] + actions.position
         log_probs[place] = self.log_probs_after(contexts, actions, _both(contexts, actions))
         return log_probs
+
+
+def _attend_to(q: Tensor, queries_in: Packing, k: Tensor, v: Tensor, keys_in: Packing) -> Tensor:
+    """Attention of each packed sequence of q [T, H, d/H] to the sequence of k and v [S, H, d/H] of the same number."""
+    if has_packed_kernel(q):
+        return attend_packed(q, queries_in, k, v, keys_in, causal=False)
+    queries, keys, values = (
+        packing.padded(part).transpose(1, 2) for part, packing in ((q, queries_in), (k, keys_in), (v, keys_in))
+    )
+    inside = torch.arange(keys_in.longest, device=q.device) < keys_in.lengths[:, None]  # [B, S]
+    attended = scaled_dot_product_attention(queries, keys, values, attn_mask=inside[:, None, None])  # [B, H, n, d/H]
+    return attended.transpose(1, 2)[queries_in.sequence, queries_in.position]
 
 
 def _from(first: Tensor, lengths: Tensor, *parts: Tensor) -> list[Tensor]:

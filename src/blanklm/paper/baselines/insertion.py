@@ -25,7 +25,7 @@ from blanklm.core.special import BLANK, EOS, PAD
 from blanklm.core.texts import Batch, pad
 from blanklm.decoding.budget import LONGEST_SPAN
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import initialise, scale_down_
+from blanklm.models.encoder import initialise
 from blanklm.models.registry import register
 from blanklm.paper.baselines.predictor import (
     CanvasIds,
@@ -35,6 +35,7 @@ from blanklm.paper.baselines.predictor import (
     ban_rows,
     best_of_each,
 )
+from blanklm.paper.baselines.temperature import scale_down_
 
 SLOTS_AT_ONCE = 8192  # whose words are scored together, in filling
 STOP = BLANK  # there are no blanks on these canvases, so their id is free

@@ -16,9 +16,10 @@ from torch.nn import functional as F
 from blanklm.core.special import EOS
 from blanklm.core.texts import Batch, pad
 from blanklm.errors import BlankLMError
-from blanklm.models.encoder import Encoder, scale_down_
+from blanklm.models.encoder import Encoder
 from blanklm.models.registry import register
 from blanklm.paper.baselines.predictor import Predictor, PredictorConfig, Queries, continuation
+from blanklm.paper.baselines.temperature import scale_down_
 from blanklm.training.epochs import split_by_budget
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.model import Model
-from blanklm.training.epochs import Draw, training_epoch
-from blanklm.training.prepare import PlannedBatch
-from blanklm.training.run import WORKERS, Progress, Run, TrainingConfig
+from blanklm.training.epochs import Draw, PlannedBatch, training_epoch
+from blanklm.training.run import Progress, Run, TrainingConfig
 
 SECONDS_WORTH_COMPILING = 240  # compiling takes most of a minute
 
@@ -39,7 +38,7 @@ def train_in_stages(
 ) -> Progress:
     """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``."""
     compiles = config.seconds >= SECONDS_WORTH_COMPILING
-    run = StagedRun(stages, texts, model, tokenizer, texts, validation, config, folder, about, WORKERS, compiles)
+    run = StagedRun(stages, texts, model, tokenizer, texts, validation, config, folder, about, compiles)
     if (folder / "run.json").exists():  # cut off: states are not saved, so it starts again
         run.restore()
     else:
@@ -63,7 +62,8 @@ class StagedRun(Run):
         epoch = 0
         while True:  # the clock ends it
             stage = self.stage
-            members = self.members.slice(stage.first, stage.last)
+            first, last = self.members.starts[[stage.first, stage.last]]
+            members = TokenisedTexts(self.members.flat[first:last], self.members.lengths[stage.first : stage.last])
             draws = training_epoch(members, self.config.tokens_per_batch, self.config.seed, epoch, self.config.skew)
             for batch, draw in enumerate(draws, 1):
                 if self.stage != stage:

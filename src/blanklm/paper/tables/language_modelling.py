@@ -28,7 +28,7 @@ import torch
 
 from blanklm.core import likelihood
 from blanklm.core.likelihood import Estimate
-from blanklm.core.texts import TokenisedTexts, TokenStream, cut, one_stream, sentences_in_context
+from blanklm.core.texts import TokenisedTexts, cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.errors import BlankLMError
@@ -42,8 +42,10 @@ from blanklm.paper.baselines.context_blm import COPYING, ContextBLM, ContextBLMC
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRightStream
 from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.paper.provenance import Row, read_json
 from blanklm.paper.runner import Say
+from blanklm.paper.streams import TextsInContext, TokenStream, sentences_in_context
 from blanklm.training import checkpoint
 from blanklm.training.run import TrainingConfig
 
@@ -108,7 +110,7 @@ class Chunks:
     given: list[int]  # how many those are
 
     @classmethod
-    def of(cls, chunks: TokenisedTexts, indices: np.ndarray) -> Chunks:
+    def of(cls, chunks: TextsInContext, indices: np.ndarray) -> Chunks:
         return cls(*chunks.after_context(indices))
 
     @property
@@ -217,7 +219,9 @@ class Experiment(runner.Experiment):
         torch.manual_seed(config.seed)
         model = self.spec.make(self.data, len(tokenizer))
         # A left-to-right model learns to read a context from longer chunks: every word has what stands before it.
-        texts = self.pieces("train") if self.spec.by_sentence else TokenStream(lines["train"], self.spec.length)
+        texts: TokenisedTexts = (
+            self.pieces("train") if self.spec.by_sentence else TokenStream(lines["train"], self.spec.length)
+        )
         for start in self.starts_from:
             new = {name: weights for name, weights in model.state_dict().items() if name.startswith(COPYING)}
             model.load_state_dict(checkpoint.load(start.run_folder).model.state_dict() | new)
@@ -231,13 +235,13 @@ class Experiment(runner.Experiment):
 
         self.fit(model, tokenizer, texts, self.pieces("valid"), config, say, facts)
 
-    def pieces(self, split: str) -> TokenisedTexts:
+    def pieces(self, split: str) -> TextsInContext:
         """Cut the stream into chunks or sentences, with their context."""
         stream = one_stream(tokenised(self.corpus)[1][split])
         if self.spec.by_sentence:
             return sentences_in_context(stream, self.data.end_tokens, self.spec.chunk, self.spec.context)
         lengths = [len(chunk) for chunk in cut(stream, self.spec.chunk)]
-        return TokenisedTexts(np.array(stream), lengths, context=self.spec.context)
+        return TextsInContext(np.array(stream), lengths, self.spec.context)
 
     def _temperatures(self) -> dict[str, float]:
         """The perplexity of a part of the validation stream, or its bound, at each temperature."""
@@ -279,7 +283,7 @@ class Experiment(runner.Experiment):
     def load(self, temperature: float | None = None) -> Any:
         """Load the best model at the temperature that suits validation texts; in half precision on a GPU."""
         model: Any = checkpoint.load(self.run_folder).model.eval()  # of System.kind
-        model.apply_temperature(self.temperature if temperature is None else temperature)
+        apply_temperature(model, self.temperature if temperature is None else temperature)
         return model.to("cuda", torch.bfloat16) if torch.cuda.is_available() else model
 
     @property
