@@ -18,8 +18,8 @@ from blanklm.data import MaskedText, read_corpus, slots_of_corpus
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
+from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate
 
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 SHORTEST, LONGEST = 300, 1000  # characters of a text

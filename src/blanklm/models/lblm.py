@@ -196,7 +196,7 @@ class LBLM(CharacterModel):
 
 @dataclass(frozen=True)
 class LBLMScores:
-    """Scores of the P hidden positions of a batch: a ``fixed_length.PositionScores``."""
+    """Scores of the P hidden positions of a batch."""
 
     text: Tensor  # [P]
     position: Tensor  # [P]

@@ -20,25 +20,27 @@ from blanklm import pretrained
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.template import Blank
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.fixed_length import FilledText, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel
 from blanklm.models.mixed_lblm import MixedLBLM
-from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
-from blanklm.restoration.letter_counts import candidates_needed, with_letter_counts, with_room_for_spaces
-from blanklm.restoration.lexicon import Lexicon
-from blanklm.restoration.normalise import normalise_with_positions
-from blanklm.restoration.notation.document import LONGEST_GAP
-from blanklm.restoration.options import DEFAULTS, RestoreOptions
-from blanklm.restoration.ranking import (
-    best_combinations,
+from blanklm.restoration.candidates import (
+    Candidate,
+    GapRestoration,
+    Restoration,
     length_distribution,
     likely_lengths,
     places_of,
     reranked,
+    with_letter_counts,
+    with_room_for_spaces,
     without_redundant_spaces,
 )
-from blanklm.restoration.results import Candidate, GapRestoration, Restoration
+from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
+from blanklm.restoration.lexicon import Lexicon
+from blanklm.restoration.normalise import normalise_with_positions
+from blanklm.restoration.notation.document import LONGEST_GAP
+from blanklm.restoration.options import DEFAULTS, RestoreOptions
+from blanklm.restoration.search import FilledText, fill_greedily, log_probs_of, search_beams
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
@@ -106,7 +108,7 @@ class Restorer:
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
         if options.count == "letters":
-            top = candidates_needed(options.top)
+            top = max(2 * options.top, 40)  # those with another number of letters will be dropped
             wide = self._restore(with_room_for_spaces(parts), top, options.abstain_below, progress)
             return with_letter_counts(wide, parts, options)
         return self._restore(parts, options.top, options.abstain_below, progress)
@@ -119,7 +121,7 @@ class Restorer:
         for open_gap in open_gaps:  # one by one, to report progress
             gaps += self._restore_gaps([open_gap], top, abstain_below)
             progress(1)
-        return Restoration(tuple(best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))
+        return Restoration.of(gaps, top)
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
         """Return the ``n`` best candidates for each gap of each text, searching all gaps in one batch."""
@@ -181,8 +183,7 @@ class Restorer:
             ranked, lengths = reranked(pool, gains, lengths)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
-            places = places_of(ranked)
-            restored.append(GapRestoration(tuple(ranked[:top]), places, lengths, reason is not None, reason))
+            restored.append(GapRestoration(tuple(ranked[:top]), places_of(ranked), lengths, reason))
         return restored
 
     def _windows(self, gap: OpenGap) -> list[Window]:
