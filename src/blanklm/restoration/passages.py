@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
+from itertools import count
 from typing import TYPE_CHECKING
 
 from blanklm.core.template import Blank
@@ -31,17 +33,18 @@ class PassageRestorer:
 
     def __init__(self, source: str, passage: Passage, language: str, restorer: Restorer) -> None:
         self.source, self.language, self.restorer = source, language, restorer
-        self.parts = [part for part in passage.parts if isinstance(part, Lacuna) or self._is_read(part)]
+        self.parts = [
+            part
+            for part in passage.parts
+            if isinstance(part, Lacuna) or not part.foreign or all(script(c) in (None, language) for c in part.text)
+        ]
         self.letters = "".join(part.text for part in self.parts if isinstance(part, Letters))
-
-    def _is_read(self, part: Letters) -> bool:
-        return not part.foreign or all(script(c) in (None, self.language) for c in part.text)
 
     def restore(
         self, options: RestoreOptions, first: int, progress: Callable[[int], None]
     ) -> tuple[PassageRecord, list[GapRecord]]:
         """Restore the lacunae, which are numbered in the document from ``first``."""
-        groups = list(self._groups())
+        groups = self._groups()
         answer = self.restorer.restore([self._model_part(group) for group in groups], options, progress)
         lacunae = [group for group in groups if not isinstance(group, Letters)]
         best = {group[0]: gap.best for group, gap in zip(lacunae, answer.gaps, strict=True) if len(group) == 1}
@@ -58,27 +61,22 @@ class PassageRestorer:
                     for span, gap in zip(hypothesis.spans, records, strict=True)
                 ]
                 hypotheses.append(HypothesisRecord(spans, hypothesis.probability))
-        numbers = [record.gap for record in records]
-        number = iter(numbers)
+        number = count(first)
         parts = [part.text if isinstance(part, Letters) else next(number) for part in self.parts]
-        return PassageRecord(self.language, parts, numbers, hypotheses), records
+        return PassageRecord(self.language, parts, [record.gap for record in records], hypotheses), records
 
-    def _groups(self) -> Iterator[Letters | list[Lacuna]]:
-        """Yield letters and lacunae; lacunae that touch are in one group, unless all their lengths are known."""
-        group: list[Lacuna] = []
+    def _groups(self) -> list[Letters | list[Lacuna]]:
+        """Return letters and lacunae; lacunae that touch are in one group, unless all their lengths are known."""
+        groups: list[Letters | list[Lacuna]] = []
         for part in self.parts:
-            if isinstance(part, Lacuna):
-                if group and None not in (group[-1].blank.length, part.blank.length):
-                    yield group
-                    group = []
-                group.append(part)
-                continue
-            if group:
-                yield group
-            group = []
-            yield part
-        if group:
-            yield group
+            last = groups[-1] if groups else None
+            if isinstance(part, Letters):
+                groups.append(part)
+            elif isinstance(last, list) and None in (last[-1].blank.length, part.blank.length):
+                last.append(part)
+            else:
+                groups.append([part])
+        return groups
 
     def _model_part(self, group: Letters | list[Lacuna]) -> str | Blank:
         if isinstance(group, Letters):
@@ -86,10 +84,7 @@ class PassageRestorer:
                 message = f"the model does not know the letter {letter!r}: replace it or take it out"
                 raise refusal(self.source, group.places[index], message)
             return group.text
-        joined = group[0]
-        for lacuna in group[1:]:
-            joined = joined.joined(lacuna)
-        return joined.blank
+        return reduce(Lacuna.joined, group).blank
 
     def _around(self, lacuna: Lacuna, best: Mapping[Lacuna, str]) -> tuple[str, str]:
         """Return the text before and behind a lacuna, with the ``best`` of each other lacuna, or ``-``."""

@@ -44,7 +44,7 @@ def fit_transfer(
         lines, size = chain.from_iterable(training), options.vocabulary
         tokenizer = Tokenizer.train("word", lines, size, options.min_count, options.lowercase, marks_apart=True)
     max_length, encoder = options.max_length or DEFAULT_LENGTH, encoder_config(options)
-    data = [_tokenised(lines_of, tokenizer, max_length) for lines_of in (training, held_out)]
+    texts, validation = (_tokenised(lines, tokenizer, max_length) for lines in (training, held_out))
     size, steps = len(tokenizer), min(CLASSIFIER_STEPS, config.steps)
     torch.manual_seed(config.seed)
     classifier = AttentionClassifier(AttentionClassifierConfig(size, len(styles), max_length=max_length))
@@ -56,7 +56,7 @@ def fit_transfer(
     about = {"data": f"{style0.name} and {style1.name}"}
     for name, (model, settings) in runs.items():
         started = resume and (out / name / "run.json").exists()
-        progress = train(model, tokenizer, *data, settings, out / name, started, about)
+        progress = train(model, tokenizer, texts, validation, settings, out / name, started, about)
         say(f"{name}: best on validation texts at step {progress.best_step} of {settings.steps}")
     best = {name: checkpoint.load(out / name).model for name in runs}
     rewriter = Rewriter(RewriterConfig(styles, best["classifier"].config, best["writer"].config))

@@ -29,6 +29,14 @@ def refusal(source: str, offset: int, message: str) -> NotationError:
     return NotationError(f"line {line}, column {column}: {message}", line, column)
 
 
+def check_source(source: str, longest: int) -> None:
+    """Refuse a document that is empty or has more than ``longest`` characters."""
+    if len(source) > longest:
+        raise refusal(source, 0, f"the document has more than {longest:,} characters: split it")
+    if not source.strip("\ufeff \t\r\n"):
+        raise refusal(source, 0, "the document is empty")
+
+
 @dataclass(frozen=True)
 class Supplement:
     """The text to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: high, medium or low."""

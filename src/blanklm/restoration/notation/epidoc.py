@@ -28,6 +28,7 @@ from blanklm.restoration.notation.document import (
     PassageReader,
     Supplement,
     about,
+    check_source,
     checked_blank,
     refusal,
 )
@@ -84,10 +85,7 @@ def parse(source: str | bytes) -> Document:
     separate passage.
     """
     text, encoded = (source, str.encode) if isinstance(source, str) else _decoded(source)
-    if len(text) > LONGEST_DOCUMENT:
-        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
-    if not text.strip("\ufeff \t\r\n"):
-        raise refusal(text, 0, "the document is empty")
+    check_source(text, LONGEST_DOCUMENT)
     return Document(text, NAME, tuple(_EpiDocParser(text).passages()), encoded)
 
 

@@ -38,6 +38,7 @@ from blanklm.restoration.notation.document import (
     PassageReader,
     Supplement,
     about,
+    check_source,
     checked_blank,
     refusal,
 )
@@ -91,10 +92,7 @@ class TracesLacuna(BracketedLacuna):
 
 def parse(source: str | bytes) -> Document:
     text = source if isinstance(source, str) else _decoded(source)
-    if len(text) > LONGEST_DOCUMENT:
-        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
-    if not text.strip("\ufeff \t\r\n"):
-        raise refusal(text, 0, "the document is empty")
+    check_source(text, LONGEST_DOCUMENT)
     passage = _LeidenParser(text).passage()
     if not passage.parts:
         raise refusal(text, 0, "there is no text")
