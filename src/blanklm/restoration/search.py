@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from blanklm.core.texts import pad
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel, LBLMScores
 from blanklm.models.mixed_lblm import MixedLBLM
+from blanklm.training.epochs import split_by_budget
 
 LARGEST_WINDOW_SHARE = 0.8  # of the texts: encoding the rest only once saves nothing when the windows are larger
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
@@ -44,8 +46,7 @@ def fill_greedily(
     written, so that there are as many passes as the longest gap has positions.
     """
     results: dict[int, FilledText] = {}
-    for members in batches_of([len(text) for text in texts], model.device):
-        tokens, lengths = (part.to(model.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+    for members, tokens, lengths in _batches(texts, model.device):
         group = torch.zeros_like(tokens)  # [B, L]
         if groups is not None:
             group = pad([groups[i] for i in members])[0].to(model.device)
@@ -69,8 +70,7 @@ def log_probs_of(
 ) -> list[float]:
     """Return for each text the sum of log p of its tokens at ``positions``, all of which are hidden at once."""
     results = [0.0] * len(texts)
-    for members in batches_of([len(text) for text in texts], model.device):
-        tokens, lengths = (part.to(model.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+    for members, tokens, lengths in _batches(texts, model.device):
         hidden = torch.zeros_like(tokens, dtype=torch.bool)  # [B, L]
         for row, i in enumerate(members):
             hidden[row, list(positions[i])] = True
@@ -104,17 +104,16 @@ def first_best(score: Tensor, group: Tensor) -> Tensor:
     return order[first]
 
 
-def batches_of(lengths: Sequence[int], device: torch.device, copies: int = 1) -> Iterator[list[int]]:
-    """Yield indices of texts of similar length that fit in one pass with ``copies`` drafts per text."""
-    budget = TOKENS_PER_PASS.get(device.type, 16_384)
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * copies * max(1, lengths[i]) > budget:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+def _batches(
+    texts: Sequence[Sequence[int]], device: torch.device, copies: int = 1
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Yield texts of similar length that fit in one pass with ``copies`` drafts of each: indices, [B, L] and [B]."""
+    sizes = np.array([max(1, len(text)) for text in texts], dtype=int)
+    by_length = sizes.argsort(kind="stable")
+    for run in split_by_budget(sizes[by_length], TOKENS_PER_PASS.get(device.type, 16_384) // copies):
+        members = by_length[run].tolist()
+        tokens, lengths = pad([texts[i] for i in members])
+        yield members, tokens.to(device), lengths.to(device)
 
 
 # --- Beam search --------------------------------------------------------------------------------------------------
@@ -153,8 +152,7 @@ def search_beams(
     if beam < 1:
         raise BlankLMError(f"`beam` must be at least 1, not {beam}")
     results: list[list[FilledText]] = [[] for _ in texts]
-    for members in batches_of([len(text) for text in texts], model.device, beam):
-        tokens, lengths = (part.to(model.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+    for members, tokens, lengths in _batches(texts, model.device, beam):
         text = torch.arange(len(members), device=model.device)  # [B]
         drafts = Drafts(tokens, torch.zeros(len(members), device=model.device), text)
         score = _draft_scorer(model, tokens, lengths, window)
