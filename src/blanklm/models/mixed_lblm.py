@@ -170,11 +170,6 @@ class MixedLBLM(CharacterModel):
 
     # --- Characters and lengths ---------------------------------------------------------------------------------
 
-    def log_p_words(self, z: Tensor) -> Tensor:
-        """Return log p(w | c, position) [P, V] for open positions z [P, d]."""
-        logits = F.linear(z, self.embedding.weight, self.word_bias).float()
-        return logits.masked_fill(~self.writable, -torch.inf).log_softmax(1)
-
     def log_p_lengths(self, z: Tensor, least: Tensor, most: Tensor) -> Tensor:
         """Return log p(k | c) [G, N] of k = 1 ... N for gaps z [G, d]; a range (``most`` [G] above 0) masks it."""
         with torch.autocast(z.device.type, enabled=False):  # bfloat16 cannot tell neighbouring numbers apart

@@ -164,7 +164,7 @@ class _LeidenParser:
         if mark in _OPEN:
             if inside == mark and mark in ("[", "[["):
                 raise refusal(self.source, offset, f"a {mark} within a {mark} that is still open")
-            if mark == "[" and not self._until(offset, "]").strip("?! \t\r\n"):
+            if mark == "[" and not self._until(offset, "]").strip().strip("?!"):
                 message = "these brackets are empty: write [...] for three letters, or [---]"
                 raise refusal(self.source, offset, message)
             self._open.append((mark, offset))
