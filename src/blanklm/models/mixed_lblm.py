@@ -135,7 +135,8 @@ class MixedLBLM(CharacterModel):
         left, right = concealed.left[emits].clamp_max(top), concealed.right[emits].clamp_max(top)  # [K] each
         word = torch.zeros_like(concealed.canvas)  # [B, C]
         if self.config.words:
-            word = self.whole_words(concealed.canvas)
+            ends = self.ends_word[concealed.canvas] | (concealed.canvas == PAD)  # [B, C]
+            word = hashed_words(concealed.canvas, ends, ~self.writable[concealed.canvas], self.config.words)
         return Layout(
             canvas=packed.canvas,
             word=packed.packing.lay(word),
@@ -148,11 +149,6 @@ class MixedLBLM(CharacterModel):
             text=text,
             position=position,
         )
-
-    def whole_words(self, canvas: Tensor) -> Tensor:
-        """Return for each symbol of ``canvas`` [B, C] the hash [B, C] of its word; 0 where that is not complete."""
-        ends = self.ends_word[canvas] | (canvas == PAD)  # [B, C]
-        return hashed_words(canvas, ends, ~self.writable[canvas], self.config.words)
 
     def encode(self, layout: Layout) -> Tensor:
         """Return z [K, d] of the blank symbols."""

@@ -69,13 +69,10 @@ def restorers_for(
     document: Document, options: RestoreOptions, model: str | Path | Restorer | None, device: str | None
 ) -> dict[str, Restorer]:
     """Load the restorer of each language of a document: the ``model``, or else the bundled one of the language."""
-    restorers = {}
-    for _, language in damaged_passages(document, options.language):
-        if model is None or isinstance(model, str | Path):
-            restorers[language] = load_restorer(str(model or bundled_model(language)), device)
-        else:
-            restorers[language] = model
-    return restorers
+    languages = {language for _, language in damaged_passages(document, options.language)}
+    if model is None or isinstance(model, str | Path):
+        return {language: load_restorer(str(model or bundled_model(language)), device) for language in languages}
+    return dict.fromkeys(languages, model)
 
 
 @cache

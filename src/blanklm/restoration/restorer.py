@@ -173,9 +173,8 @@ class Restorer:
                 for fill in next(fills)
             ]
             if gap.posterior is not None:
-                before, behind = (
-                    self.tokenizer.decode(piece) for piece in gap.draft.pieces[gap.number : gap.number + 2]
-                )
+                pieces = gap.draft.pieces[gap.number : gap.number + 2]
+                before, behind = (self.tokenizer.decode(piece) for piece in pieces)
                 pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
             pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
         scores = self._rerank_scores(gaps, windows, pools)
@@ -334,9 +333,8 @@ class Restorer:
                 windows.append((i, first, starts))
             if not texts:
                 return filled
-            for (i, first, starts), guess in zip(
-                windows, fill_greedily(self.model, texts, blocks, self.temperature), strict=True
-            ):
+            guesses = fill_greedily(self.model, texts, blocks, self.temperature)
+            for (i, first, starts), guess in zip(windows, guesses, strict=True):
                 for span, start in zip(filled[i], starts, strict=True):
                     for k in range(len(span)):
                         if first <= start + k < first + len(guess.ids):
