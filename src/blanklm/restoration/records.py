@@ -64,4 +64,5 @@ class GapRecord:
 
     @property
     def candidates(self) -> list[RestorationRecord]:
+        """The restorations, by the name that they have in Python."""
         return self.restorations

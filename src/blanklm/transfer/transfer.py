@@ -138,12 +138,15 @@ class Transfer:
         """
         return self._mark([text], mask)[0]
 
-    def _mark(self, texts: Sequence[str], mask: Mask | None) -> list[MarkedText]:
-        spans = [self.tokenizer.places(text) for text in texts]
-        for text, words in zip(texts, spans, strict=True):
+    def _mark(self, texts: Sequence[str | MarkedText], mask: Mask | None) -> list[MarkedText]:
+        """Mark the texts that are not marked yet."""
+        plain = [text for text in texts if isinstance(text, str)]
+        spans = [self.tokenizer.places(text) for text in plain]
+        for text, words in zip(plain, spans, strict=True):
             check_text(text, words, self.longest)
-        attention = self.classifier.attention(texts) if texts else []
-        return [mark_words(*words, mask) for words in zip(texts, spans, attention, strict=True)]
+        attention = self.classifier.attention(plain) if plain else []
+        marked = (mark_words(*words, mask) for words in zip(plain, spans, attention, strict=True))
+        return [next(marked) if isinstance(text, str) else text for text in texts]
 
     @overload
     def rewrite(
@@ -187,7 +190,7 @@ class Transfer:
         options = TransferOptions.of(options, settings)
         style = self.style_number(to)
         single = isinstance(texts, str | MarkedText)
-        marked = self._marked([texts] if isinstance(texts, str | MarkedText) else texts, mask)
+        marked = self._mark([texts] if isinstance(texts, str | MarkedText) else texts, mask)
         pools = self.candidates(marked, style, options, progress=progress, numbers=numbers, wanted=wanted)
         log_p_styles = self.classifier.log_probs([m.text for m in marked])  # [texts, styles]
         results: list[TextRewrites | None] = []
@@ -197,11 +200,6 @@ class Transfer:
             result = TextRewrites(m, to, self.styles[likeliest], float(np.exp(log_p[likeliest])), rewrites, unknown)
             results.append(result if rewrites else None)
         return results[0] if single else results
-
-    def _marked(self, texts: Sequence[str | MarkedText], mask: Mask | None) -> list[MarkedText]:
-        """Mark the texts that are not marked yet."""
-        marked = iter(self._mark([text for text in texts if isinstance(text, str)], mask))
-        return [next(marked) if isinstance(text, str) else text for text in texts]
 
     def candidates(
         self,
@@ -218,14 +216,12 @@ class Transfer:
         options = TransferOptions.of(options, settings)
         writer = self._writer(style, options.contrast)
         masks = [m.nested_masks() if options.try_smaller_masks else [m.masked] for m in marked]
-        watches = [None] * len(marked) if wanted is None else wanted
-        requests = [
-            self._request(writer, mask, watch) for group, watch in zip(masks, watches, strict=True) for mask in group
-        ]
-        text_numbers = range(len(marked)) if numbers is None else numbers
-        mask_numbers = [
-            number * MAX_MASKS + k for number, group in zip(text_numbers, masks, strict=True) for k in range(len(group))
-        ]
+        requests: list[Request] = []
+        mask_numbers: list[int] = []
+        for i, group in enumerate(masks):
+            requests += [self._request(writer, mask, wanted[i] if wanted else None) for mask in group]
+            first = (numbers[i] if numbers else i) * MAX_MASKS
+            mask_numbers += range(first, first + len(group))
         fills = iter(writer.sample(requests, options.sampling, progress=progress, numbers=mask_numbers))
         return [[(mask, fill) for mask in group for fill in next(fills)] for group in masks]
 

@@ -29,6 +29,15 @@ def refusal(source: str, offset: int, message: str) -> NotationError:
     return NotationError(f"line {line}, column {column}: {message}", line, column)
 
 
+def decoded(source: bytes, encoding: str) -> str:
+    """Decode a file, or say where it is not in this encoding."""
+    try:
+        return source.decode(encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        before = source[: error.start].decode(encoding, "ignore") if isinstance(error, UnicodeDecodeError) else ""
+        raise refusal(before, len(before), f"these bytes are not {encoding}: save the file as UTF-8") from None
+
+
 def check_source(source: str, longest: int) -> None:
     """Refuse a document that is empty or has more than ``longest`` characters."""
     if len(source) > longest:

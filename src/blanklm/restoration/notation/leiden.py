@@ -39,6 +39,7 @@ from blanklm.restoration.notation.document import (
     about,
     check_source,
     checked_blank,
+    decoded,
     refusal,
 )
 
@@ -81,20 +82,12 @@ class LeidenLacuna(Lacuna):
 
 
 def parse(source: str | bytes) -> Document:
-    text = source if isinstance(source, str) else _decoded(source)
+    text = source if isinstance(source, str) else decoded(source, "UTF-8")
     check_source(text, LONGEST_DOCUMENT)
     passage = _LeidenParser(text).passage()
     if not passage.parts:
         raise refusal(text, 0, "there is no text")
     return Document(text, NAME, (passage,))
-
-
-def _decoded(source: bytes) -> str:
-    try:
-        return source.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = source[: error.start].decode("utf-8")
-        raise refusal(before, len(before), "these bytes are not UTF-8: save the file as UTF-8") from None
 
 
 class _LeidenParser:
