@@ -19,8 +19,8 @@ from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.masking import slots_of_corpus
 from blanklm.paper.tasks.restoration import document
 from blanklm.restoration import restorer as restoring
+from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate
 
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 SHORTEST, LONGEST = 300, 1000  # characters of a text

@@ -13,10 +13,10 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK
 from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
-from blanklm.decoding.fixed_length import fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLMConfig, number_features
+from blanklm.restoration.search import fill_greedily, log_probs_of, search_beams
 from tests.support.lblm import TEXT, A, B, C, make
 
 

@@ -12,12 +12,11 @@ from blanklm.core.special import BLANK, PAD
 from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.fixed_length import search_beams
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.gaps import draw_gaps, draw_unknown_lengths
-from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM
-from blanklm.models.words import hashed_words
+from blanklm.models.mixed_lblm import PLACE, RANGE, UNKNOWN, MixedConfig, MixedLBLM, hashed_words
 from blanklm.restoration.restorer import Restorer
+from blanklm.restoration.search import search_beams
 from tests.support.lblm import TEXT, A, B, C, make
 
 

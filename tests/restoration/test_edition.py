@@ -6,6 +6,7 @@ import pytest
 
 from blanklm.core.template import Blank
 from blanklm.errors import BlankLMError, NotationError
+from blanklm.restoration.candidates import Candidate, GapRestoration, Restoration
 from blanklm.restoration.edition import restore, restore_document
 from blanklm.restoration.notation import parse
 from blanklm.restoration.options import RestoreOptions
@@ -13,7 +14,6 @@ from blanklm.restoration.parallels import Parallels
 from blanklm.restoration.passages import certainty
 from blanklm.restoration.records import Parallel
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate, GapRestoration, Hypothesis, Restoration
 from tests.support.models import make_restorer
 
 
@@ -32,10 +32,9 @@ class Scripted(Restorer):
             candidates = tuple(Candidate(text, math.log(p)) for text, p in answer.items())
             places = tuple({character: 0.25 * (i + 1)} for i, character in enumerate(candidates[0].text))
             reason = "it does not know" if number in self.abstains else None
-            gaps.append(GapRestoration(candidates, places, {len(candidates[0].text): 1.0}, bool(reason), reason))
+            gaps.append(GapRestoration(candidates, places, {len(candidates[0].text): 1.0}, reason))
             progress(1)
-        best = Hypothesis(tuple(gap.best for gap in gaps), sum(gap.candidates[0].log_prob for gap in gaps))
-        return Restoration((best,), tuple(gaps))
+        return Restoration.of(gaps, 1)
 
 
 def edition_of(source, restorer, **options):
@@ -56,7 +55,7 @@ def test_known_approximate_and_unknown_lengths_stand_side_by_side():
     edition = edition_of("ω[...]ψ [c. 2] χ [---]", told)
     assert told.read == [["ω", (3, 3), "ψ ", (1, 3), " χ ", (1, None)]]
     assert edition.text == "ω[αβγ]ψ [δ] χ [ε ζ]"
-    assert edition.passages[0].hypotheses[0].spans == ("αβγ", "δ", "ε ζ")
+    assert edition.passages[0].hypotheses[0].restorations == ["αβγ", "δ", "ε ζ"]
     assert [gap["restorations"][0]["certainty"] for gap in edition.to_json()["gaps"]] == ["high", "medium", "low"]
 
 
@@ -91,7 +90,7 @@ def test_a_passage_of_each_language_has_its_own_model():
     source = f"<div><div><ab>κ{gap}ι</ab></div><div><ab>e{gap}</ab></div><div><ab>no gap but β</ab></div></div>"
     edition = restore_document(parse(source), restorers, RestoreOptions(abstain_below=0, parallels=0))
     assert [passage.language for passage in edition.passages] == ["greek", "latin"]
-    assert [list(passage.numbers) for passage in edition.passages] == [[0], [1]]
+    assert [passage.gaps for passage in edition.passages] == [[1], [2]]
     assert edition.text.startswith('<div><div><ab>κ<supplied reason="lost" cert="high">α</supplied>ι</ab>')
 
 
@@ -136,7 +135,7 @@ def test_everything_is_said_in_json(monkeypatch):
     edition = edition_of("α\n κα[. .] τῶι", Scripted({"ι ": 0.5, "σ ": 0.25}), parallels=2)
     (gap,) = edition.to_json()["gaps"]
     assert (gap["gap"], gap["line"], gap["column"], gap["written"]) == (1, 2, 5, ". .")
-    assert "α\n κα[. .] τῶι"[gap["start"] : gap["end"]] == ". ." and edition.passages[0].parts == ("α κα", 1, " τῶι")
+    assert "α\n κα[. .] τῶι"[gap["start"] : gap["end"]] == ". ." and edition.passages[0].parts == ["α κα", 1, " τῶι"]
     assert (gap["min"], gap["max"], gap["abstained"], gap["reason"]) == (2, 2, False, None)
     assert gap["restorations"] == [
         {"text": "ι ", "probability": 0.5, "certainty": "medium", "written": "ι "},

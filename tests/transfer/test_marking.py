@@ -21,9 +21,9 @@ def test_what_is_above_average_is_masked_and_the_rest_comes_back_as_it_was(trans
         "!",
     ]
     assert sum(word.weight for word in marked.words) == pytest.approx(1, abs=1e-4)
-    for word in marked.words:
+    for word, (start, end) in zip(marked.words, marked.spans, strict=True):
         assert word.masked == (word.weight > 1 / len(marked.words))
-        assert NICE[word.start : word.end] == word.text
+        assert NICE[start:end] == word.text
     assert marked.masked.text == NICE
     assert {"nice", "efficient"} & {w.text for w in marked.words if w.masked}
 
@@ -33,7 +33,7 @@ def test_smaller_masks_are_nested_in_larger_ones(transfer):
     nested = [str(mask.template) for mask in marked.nested_masks()]
     assert nested == ["___ b c d e f", "___ c d e f", "___ d e f", "___ f"]
     assert len(nested) == MAX_MASKS
-    whole = MarkedText.of(marked.text, [(w.start, w.end) for w in marked.words], [1] * 6, {0, 4}, by_user=True)
+    whole = MarkedText.of(marked.text, marked.spans, [1] * 6, {0, 4}, by_user=True)
     assert [str(mask.template) for mask in whole.nested_masks()] == ["___ b c d ___ f"]
 
 

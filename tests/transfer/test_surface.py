@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import blank_out
-from blanklm.transfer.ranking import Weights
+from blanklm.transfer.options import Weights
 from blanklm.transfer.surface import is_tokenised, to_print
 
 

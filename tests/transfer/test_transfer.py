@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blanklm import BlankLM, BlankLMError, Transfer
-from blanklm.transfer.options import TransferOptions
-from blanklm.transfer.ranking import Weights
+from blanklm.transfer.options import TransferOptions, Weights
 from tests.support.paths import YELP_WORDS
 
 NICE = "The employees were super nice and efficient!"

@@ -38,16 +38,15 @@ def restore(
     blanklm restore "d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"
     """
     from blanklm.restoration.edition import restore_document, restorers_for
-    from blanklm.restoration.notation import parse, position
+    from blanklm.restoration.notation import parse
 
     document = parse(_damaged_text(text, file), options.notation)
     restorers = restorers_for(document, options, model, device)
     with progress_bar(len(document.lacunae), "gaps") as advance:
         edition = restore_document(document, restorers, options, advance)
-    for number, restored in enumerate(edition.lacunae):
-        if restored.reason:
-            line, column = position(document.source, restored.lacuna.start)
-            say(f"gap {number + 1} (line {line}, column {column}) is left as it is: {restored.reason}")
+    for gap in edition.lacunae:
+        if gap.reason:
+            say(f"gap {gap.gap} (line {gap.line}, column {gap.column}) is left as it is: {gap.reason}")
     written = document.encoded(edition.text)
     if out is not None:
         out.write_bytes(written)

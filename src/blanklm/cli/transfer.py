@@ -100,7 +100,7 @@ def _rewrite(
 
 def _print_result(marked: MarkedText, result: TextRewrites | None, line: Line, as_json: bool, show_mask: bool) -> None:
     if as_json:
-        print(one_line_json({"input": marked.text, **marked.to_json()} if result is None else {**result.to_json()}))
+        print(one_line_json({"input": marked.text, **marked.to_json()} if result is None else result.to_json()))
         return
     if show_mask:
         print(marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))

@@ -53,6 +53,8 @@ class CharacterModel(UniformOrders, Model):
 
     product = "restore"
     predicts_lengths: ClassVar[bool] = False  # whether a gap may have an unknown length
+    embedding: nn.Embedding
+    word_bias: nn.Parameter  # [V]
     numbers: Tensor  # [N + 1, F] features of the lengths 0 ... N
     writable: Tensor  # [V] which tokens are ever written: marks such as "-" stand in texts but restore nothing
 
@@ -63,6 +65,11 @@ class CharacterModel(UniformOrders, Model):
     def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Learn from a character tokenizer which characters are never restored."""
         self.writable.copy_(writable_characters(tokenizer))
+
+    def log_p_words(self, z: Tensor) -> Tensor:
+        """Return log p(w | c, b) [K, V] for blanks, or for positions, z [K, d]; W is the embedding."""
+        logits = F.linear(z, self.embedding.weight, self.word_bias).float()
+        return logits.masked_fill(~self.writable, -torch.inf).log_softmax(1)
 
     def score_positions(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> LBLMScores:
         """Score every ``hidden`` [B, L] position of ``tokens`` [B, L], all lengths being known."""
@@ -95,11 +102,6 @@ class LBLM(CharacterModel):
         vectors = vectors.index_add(0, actions.blanks, of_length.to(vectors.dtype))
         return self.encoder(vectors, actions.packing)[actions.blanks]
 
-    def word_logits(self, z: Tensor) -> Tensor:
-        """Return W z [K, V] for blanks z [K, d]."""
-        logits = F.linear(z, self.embedding.weight, self.word_bias).float()
-        return logits.masked_fill(~self.writable, -torch.inf)
-
     def left_queries(self, z: Tensor, words: Tensor) -> Tensor:
         """Return MLP(z, v_w) [M, 2 F] for M pairs of a blank z [M, d] and one of the ``words`` [M]."""
         inner = self.left_from_blank(z) + self.left_from_word(self.embedding(words))  # [M, h]
@@ -120,17 +122,13 @@ class LBLM(CharacterModel):
 
     # --- Training and likelihood: given actions -----------------------------------------------------------------
 
-    def log_probs(self, actions: PackedActions, hides: Tensor) -> Tensor:
-        """Return log p(b, w, l | c) [A] of packed actions on blanks that hide ``hides`` [K] tokens each."""
-        return self.read_out(self.encode(actions, hides), actions, hides)
-
     @torch.compiler.disable  # its shapes depend on the lengths of the blanks
     def read_out(self, z: Tensor, actions: PackedActions, hides: Tensor) -> Tensor:
-        """Return log p(b, w, l | c) [A] of packed actions from the encoded blanks z [K, d]."""
+        """Return log p(b, w, l | c) [A] of packed actions on blanks z [K, d] that hide ``hides`` [K] tokens each."""
         canvas = actions.packing.sequence[actions.blanks]  # [K]
         log_p_blank = grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, len(actions.packing))  # [K]
         blank = actions.queried[actions.row]  # [A]
-        log_p_word = self.word_logits(z[actions.queried]).log_softmax(1)[actions.row, actions.word]  # [A]
+        log_p_word = self.log_p_words(z[actions.queried])[actions.row, actions.word]  # [A]
         queries = self.left_queries(z[blank], actions.word)  # [A, 2 F]
         log_p_left = torch.empty_like(log_p_word)  # [A]
         # Few blanks are long: score the positions of short and long ones separately, so that no row is mostly padding.
@@ -150,7 +148,8 @@ class LBLM(CharacterModel):
         concealed = conceal(tokens, lengths, shown)
         actions = pack(tokens, concealed, wanted, on_gpu=tokens.is_cuda)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)  # [B, L]
-        log_probs[actions.text, actions.position] = self.log_probs(actions, lengths_of_blanks(concealed))
+        hides = lengths_of_blanks(concealed)  # [K]
+        log_probs[actions.text, actions.position] = self.read_out(self.encode(actions, hides), actions, hides)
         return log_probs
 
     def prepare(self, batch: Batch) -> LBLMTargets:
@@ -166,7 +165,8 @@ class LBLM(CharacterModel):
 
     def loss(self, targets: LBLMTargets) -> Tensor:
         """Return Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p of its n - t possible actions."""
-        log_probs = self.log_probs(targets.actions, targets.hides)  # [A]
+        z = self.encode(targets.actions, targets.hides)  # [K, d]
+        log_probs = self.read_out(z, targets.actions, targets.hides)  # [A]
         total = log_probs.new_zeros(len(targets.lengths)).index_add(0, targets.actions.text, log_probs)  # [B]
         return bound(total, targets.lengths, targets.hidden, torch.lgamma(targets.lengths + 1.0))
 
@@ -181,7 +181,7 @@ class LBLM(CharacterModel):
         z = self.encode(actions, hides)  # [K, d]
         canvas = actions.packing.sequence[actions.blanks]  # [K]
         log_p_blank = grouped_log_softmax(self.choose(z).squeeze(-1).float(), canvas, len(lengths))  # [K]
-        log_p_word = self.word_logits(z).log_softmax(1)  # [K, V]
+        log_p_word = self.log_p_words(z)  # [K, V]
         words = self.writable.nonzero().squeeze(1)  # [W]
         joint = log_p_word.new_full((len(actions.row), len(self.writable)), -torch.inf)  # [A, V]
         blank = actions.queried[actions.row]  # [A]
@@ -196,7 +196,7 @@ class LBLM(CharacterModel):
 
 @dataclass(frozen=True)
 class LBLMScores:
-    """Scores of the P hidden positions of a batch: a ``fixed_length.PositionScores``."""
+    """Scores of the P hidden positions of a batch."""
 
     text: Tensor  # [P]
     position: Tensor  # [P]
@@ -235,7 +235,5 @@ def default_writable(vocabulary: int) -> Tensor:
 
 def writable_characters(tokenizer: Tokenizer) -> Tensor:
     """Return a mask [V] of every character but the special tokens and the marks of a loss."""
-    writable = default_writable(len(tokenizer))
-    for i in range(len(tokenizer)):
-        writable[i] &= tokenizer.token(i) not in NEVER_RESTORED
-    return writable
+    is_mark = torch.tensor([tokenizer.token(i) in NEVER_RESTORED for i in range(len(tokenizer))])  # [V]
+    return default_writable(len(tokenizer)) & ~is_mark

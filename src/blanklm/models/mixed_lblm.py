@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.core.conceal import conceal
-from blanklm.core.orders import show_first, uniform_ranks
+from blanklm.core.orders import shift_right, show_first, signed, uniform_ranks
 from blanklm.core.packing import Packing, pack
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.core.texts import Batch
@@ -32,7 +32,6 @@ from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.gaps import ORDER_SEED, draw_gaps, draw_unknown_lengths
 from blanklm.models.lblm import FEATURES, NEVER_RESTORED, CharacterModel, LBLMScores
 from blanklm.models.registry import register
-from blanklm.models.words import hashed_words
 
 PLACE, RANGE, UNKNOWN = range(3)  # kinds of blank symbol: a position of a known length, a range, an unknown length
 LARGEST_WEIGHT = 4.0  # of a text's characters in training, so that a few open positions do not dominate a batch
@@ -136,7 +135,8 @@ class MixedLBLM(CharacterModel):
         left, right = concealed.left[emits].clamp_max(top), concealed.right[emits].clamp_max(top)  # [K] each
         word = torch.zeros_like(concealed.canvas)  # [B, C]
         if self.config.words:
-            word = self.whole_words(concealed.canvas)
+            ends = self.ends_word[concealed.canvas] | (concealed.canvas == PAD)  # [B, C]
+            word = hashed_words(concealed.canvas, ends, ~self.writable[concealed.canvas], self.config.words)
         return Layout(
             canvas=packed.canvas,
             word=packed.packing.lay(word),
@@ -149,11 +149,6 @@ class MixedLBLM(CharacterModel):
             text=text,
             position=position,
         )
-
-    def whole_words(self, canvas: Tensor) -> Tensor:
-        """Return for each symbol of ``canvas`` [B, C] the hash [B, C] of its word; 0 where that is not complete."""
-        ends = self.ends_word[canvas] | (canvas == PAD)  # [B, C]
-        return hashed_words(canvas, ends, ~self.writable[canvas], self.config.words)
 
     def encode(self, layout: Layout) -> Tensor:
         """Return z [K, d] of the blank symbols."""
@@ -170,11 +165,6 @@ class MixedLBLM(CharacterModel):
         return vectors
 
     # --- Characters and lengths ---------------------------------------------------------------------------------
-
-    def log_p_words(self, z: Tensor) -> Tensor:
-        """Return log p(w | c, position) [P, V] for open positions z [P, d]."""
-        logits = F.linear(z, self.embedding.weight, self.word_bias).float()
-        return logits.masked_fill(~self.writable, -torch.inf).log_softmax(1)
 
     def log_p_lengths(self, z: Tensor, least: Tensor, most: Tensor) -> Tensor:
         """Return log p(k | c) [G, N] of k = 1 ... N for gaps z [G, d]; a range (``most`` [G] above 0) masks it."""
@@ -300,3 +290,23 @@ class MixedWindows:
         at = (inside.cumsum(0) - 1)[layout.blanks]  # [K] places of the open positions among the N encoded symbols
         log_p_word = self.model.log_p_words(z[at])  # [K, V]
         return LBLMScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
+
+
+def hashed_words(symbols: Tensor, ends: Tensor, lost: Tensor, buckets: int) -> Tensor:
+    """Return a hash [B, C] in 1 ... buckets - 1 of the spelling of the word that each of the ``symbols`` [B, C] is in.
+
+    Words are separated by the symbols where ``ends`` [B, C] is true. Ends, and words with a ``lost`` [B, C] symbol,
+    have 0.
+    """
+    number = ends.cumsum(1)  # [B, C] of the word; an end has the number of the word after it
+    place = torch.arange(symbols.shape[1], device=symbols.device).expand_as(symbols)  # [B, C]
+    begin = torch.where(ends, place, -1).cummax(1).values  # [B, C] the end before the word
+    powers = [signed(pow(0x5851F42D4C957F2D, i, 1 << 64)) for i in range(64)]
+    power = torch.tensor(powers, device=symbols.device)[(place - begin).clamp_max(63)]  # [B, C]
+    zeros = F.pad(torch.zeros_like(symbols), (0, 1))  # [B, C + 1]
+    letters = torch.where(ends, 0, (symbols + 1) * power)  # [B, C] overflow wraps around, which a hash may
+    total = zeros.scatter_add(1, number, letters).gather(1, number)  # [B, C]
+    broken = zeros.scatter_add(1, number, (lost & ~ends).long()).gather(1, number)  # [B, C]
+    mixed = (total ^ shift_right(total, 29)) * signed(0xBF58476D1CE4E5B9)  # [B, C]
+    bucket = 1 + shift_right(mixed, 20).remainder(buckets - 1)  # [B, C]
+    return torch.where(ends | (broken > 0), 0, bucket)

@@ -11,20 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blanklm.core.template import Blank
 from blanklm.errors import BlankLMError
-from blanklm.restoration.notation import Document, Passage, parse, position
+from blanklm.records import to_json
+from blanklm.restoration.notation import Document, Passage, parse
 from blanklm.restoration.notation.language import language_of
 from blanklm.restoration.options import RestoreOptions
-from blanklm.restoration.passages import PassageRestorer, RestoredLacuna, RestoredPassage, certainty
-from blanklm.restoration.records import (
-    EditionRecord,
-    GapRecord,
-    HypothesisRecord,
-    PassageRecord,
-    RestorationRecord,
-    to_json,
-)
+from blanklm.restoration.passages import PassageRestorer
+from blanklm.restoration.records import GapRecord, PassageRecord
 
 if TYPE_CHECKING:
     from blanklm.restoration.restorer import Restorer
@@ -54,14 +47,14 @@ def restore_document(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Edition:
     """Restore a document with the restorer of each language; ``progress`` is called with 1 after each lacuna."""
-    passages: list[RestoredPassage] = []
-    lacunae: list[RestoredLacuna] = []
+    passages: list[PassageRecord] = []
+    lacunae: list[GapRecord] = []
     for passage, language in damaged_passages(document, options.language):
         reader = PassageRestorer(document.source, passage, language, restorers[language])
-        restored, of_passage = reader.restore(options, len(lacunae), progress)
+        restored, of_passage = reader.restore(options, len(lacunae) + 1, progress)
         passages.append(restored)
         lacunae += of_passage
-    return Edition(document, tuple(passages), tuple(lacunae), options.min_confidence)
+    return Edition(document, tuple(passages), tuple(lacunae))
 
 
 def damaged_passages(document: Document, language: str | None = None) -> list[tuple[Passage, str]]:
@@ -76,13 +69,10 @@ def restorers_for(
     document: Document, options: RestoreOptions, model: str | Path | Restorer | None, device: str | None
 ) -> dict[str, Restorer]:
     """Load the restorer of each language of a document: the ``model``, or else the bundled one of the language."""
-    restorers = {}
-    for _, language in damaged_passages(document, options.language):
-        if model is None or isinstance(model, str | Path):
-            restorers[language] = load_restorer(str(model or bundled_model(language)), device)
-        else:
-            restorers[language] = model
-    return restorers
+    languages = {language for _, language in damaged_passages(document, options.language)}
+    if model is None or isinstance(model, str | Path):
+        return {language: load_restorer(str(model or bundled_model(language)), device) for language in languages}
+    return dict.fromkeys(languages, model)
 
 
 @cache
@@ -103,12 +93,11 @@ def bundled_model(language: str) -> str:
 
 @dataclass(frozen=True)
 class Edition:
-    """A document with its lacunae restored, numbered from 0 in the order of the source."""
+    """A document with its lacunae restored, in the order of the source."""
 
     document: Document
-    passages: tuple[RestoredPassage, ...]
-    lacunae: tuple[RestoredLacuna, ...]
-    min_confidence: float = 0.0
+    passages: tuple[PassageRecord, ...]
+    lacunae: tuple[GapRecord, ...]
 
     @property
     def text(self) -> str:
@@ -117,62 +106,15 @@ class Edition:
 
     def written(self, choices: Mapping[int, int]) -> str:
         """Return the document with other candidates, ``{lacuna: candidate}``, from 0, even where the model abstains."""
-        return self.document.restored(
+        return self.document.replaced(
             {
-                number: restored.supplement(choices.get(number, 0), self.min_confidence)
-                for number, restored in enumerate(self.lacunae)
-                if restored.candidates and (number in choices or restored.reason is None)
+                number: gap.restorations[choices.get(number, 0)].written
+                for number, gap in enumerate(self.lacunae)
+                if gap.restorations and (number in choices or not gap.abstained)
             }
         )
 
     def to_json(self) -> dict[str, Any]:
-        return to_json(self.record())
-
-    def record(self) -> EditionRecord:
-        """Return everything that is known of the edition, as JSON has it."""
-        return EditionRecord(
-            notation=self.document.notation,
-            text=self.text,
-            passages=[_passage_record(passage) for passage in self.passages],
-            gaps=[self._gap_record(number, restored) for number, restored in enumerate(self.lacunae)],
-        )
-
-    def _gap_record(self, number: int, restored: RestoredLacuna) -> GapRecord:
-        source, lacuna = self.document.source, restored.lacuna
-        line, column = position(source, lacuna.start)
-        return GapRecord(
-            gap=number + 1,
-            line=line,
-            column=column,
-            start=lacuna.start,
-            end=lacuna.end,
-            written=source[lacuna.start : lacuna.end],
-            min=None if lacuna.blank == Blank() else lacuna.blank.min,
-            max=lacuna.blank.max,
-            before=restored.before,
-            behind=restored.behind,
-            abstained=restored.reason is not None,
-            reason=restored.reason,
-            restorations=[
-                RestorationRecord(
-                    text=candidate.text,
-                    probability=candidate.probability,
-                    certainty=certainty(candidate.probability),
-                    written=lacuna.written(restored.supplement(rank, self.min_confidence)),
-                )
-                for rank, candidate in enumerate(restored.candidates)
-            ],
-            confidence=list(restored.confidence),
-            places=list(restored.places),
-            lengths={str(length): probability for length, probability in restored.lengths.items()},
-            parallels=list(restored.parallels),
-        )
-
-
-def _passage_record(passage: RestoredPassage) -> PassageRecord:
-    return PassageRecord(
-        language=passage.language,
-        parts=list(passage.parts),
-        gaps=[number + 1 for number in passage.numbers],
-        hypotheses=[HypothesisRecord(list(h.spans), h.probability) for h in passage.hypotheses],
-    )
+        """Return everything that is known of the edition, probabilities with six digits."""
+        parts = {"passages": self.passages, "gaps": self.lacunae}
+        return {"notation": self.document.notation, "text": self.text, **to_json(parts, 6)}

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-_VARIANTS = {
-    "ς": "σ",
-    "ϲ": "σ",
-    "ϐ": "β",
-    "ϑ": "θ",
-    "ϕ": "φ",
-    "ϖ": "π",
-    "ϰ": "κ",
-    "ϱ": "ρ",
-    "ϝ": "ϛ",
-    "ϙ": "ϟ",
-    "j": "i",
-}
-_DASHES = {"–": "-", "—": "-", "‐": "-", "‑": "-", "−": "-"}
+_VARIANTS = str.maketrans("ςϲϐϑϕϖϰϱϝϙj–—‐‑−", "σσβθφπκρϛϟi-----")  # the last five are dashes
 
 
 def normalise(text: str) -> str:
@@ -35,8 +22,7 @@ def fold(text: str) -> str:
 
 
 def _folded(character: str) -> str:
-    base = unicodedata.normalize("NFD", character)[0].lower()[:1]
-    return _DASHES.get(base, _VARIANTS.get(base, base))
+    return unicodedata.normalize("NFD", character)[0].lower()[:1].translate(_VARIANTS)
 
 
 def normalise_with_positions(text: str) -> tuple[str, list[int]]:
@@ -47,12 +33,9 @@ def normalise_with_positions(text: str) -> tuple[str, list[int]]:
         base = _folded(character)
         if base.isspace() or base.isdigit():
             base = " "
-        elif base.isalpha() or base in "-#.":
-            pass
-        else:
+        elif not base.isalpha() and base not in "-#.":
             continue
-        if base == " " and characters and characters[-1] == " ":
-            continue
-        characters.append(base)
-        positions.append(index)
+        if base != " " or characters[-1:] != [" "]:
+            characters.append(base)
+            positions.append(index)
     return "".join(characters), positions

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,12 @@ class Parallels(ABC):
     def find(self, before: str, restored: str, behind: str, most: int = 3) -> list[Parallel]:
         """Return the closest parallels for ``restored`` between ``before`` and ``behind``, closest first."""
         before, restored, behind = (normalise(text) for text in (before, restored, behind))
-        text = f"{before}{restored}{behind}"
-        start, end = len(before), len(before) + len(restored)
-        while start < end and text[start] == " ":
-            start += 1
-        while end > start and text[end - 1] == " ":
-            end -= 1
-        if start == end:
+        if not restored.strip():
             return []
-        start = text.rfind(" ", 0, start) + 1  # to whole words
-        end = len(text) if (space := text.find(" ", end)) < 0 else space
+        text = f"{before}{restored}{behind}"
+        end = text.find(" ", len(before) + len(restored.rstrip()))  # to whole words
+        end = len(text) if end < 0 else end
+        start = text.rfind(" ", 0, len(before) + len(restored) - len(restored.lstrip())) + 1
         if not readable(text[start:end]) or end - start < MIN_RESTORED:
             return []
         return self._closest(text[:start].split(), text[start:end].split(), text[end:].split(), most)
@@ -69,15 +66,10 @@ class TrainingTexts(Parallels):
     """The training texts, given as (name, text)."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
-        self.names: list[str] = []
-        self.starts: list[int] = []
-        lines: list[str] = []
-        at = 0
-        for name, text in texts:
-            self.names.append(name)
-            self.starts.append(at)
-            lines.append(f" {text} \n")
-            at += len(lines[-1])
+        named = list(texts)
+        self.names = [name for name, _ in named]
+        lines = [f" {text} \n" for _, text in named]
+        self.starts = [0, *accumulate(map(len, lines))]
         self.text = "".join(lines)
 
     def _closest(self, before: list[str], words: list[str], behind: list[str], most: int) -> list[Parallel]:
@@ -153,9 +145,5 @@ def _name(record: dict[str, Any]) -> str:
 
 def _agreeing(words: list[str], others: list[str]) -> int:
     """Return how many of the first words are equal; a word with a lost letter equals none."""
-    count = 0
-    for word, other in zip(words, others, strict=False):
-        if word != other or not readable(word):
-            break
-        count += 1
-    return count
+    pairs = zip(words, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and readable(pair[0]), pairs))

@@ -1,16 +1,10 @@
-"""The JSON of a restored document, for ``Edition.to_json``, ``blanklm restore --json`` and the server alike.
-
-The descriptions are those of the HTTP API: pydantic reads them from the metadata of the fields.
-"""
+"""A restored document, part by part, as Python and JSON have it (``blanklm.records``)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-
-def doc(description: str) -> dict[str, str]:
-    return {"description": description}
+from blanklm.records import doc
 
 
 @dataclass(frozen=True)
@@ -40,6 +34,8 @@ class PassageRecord:
 
 @dataclass(frozen=True)
 class RestorationRecord:
+    """A candidate, spelled as the text around it is."""
+
     text: str
     probability: float
     certainty: str = field(metadata=doc("high, medium or low."))
@@ -56,31 +52,17 @@ class GapRecord:
     written: str
     min: int | None
     max: int | None
-    before: str
+    before: str = field(metadata=doc("The text before it, with - for another gap."))
     behind: str
     abstained: bool
-    reason: str | None
+    reason: str | None = field(metadata=doc("Why it is left as it is, if it is."))
     restorations: list[RestorationRecord] = field(metadata=doc("Best first."))
     confidence: list[float] = field(metadata=doc("Of each character of the best."))
     places: list[dict[str, float]] = field(metadata=doc("The characters that compete for each place of the best."))
-    lengths: dict[str, float] = field(metadata=doc("How probable each length is."))
+    lengths: dict[int, float] = field(metadata=doc("How probable each length is."))
     parallels: list[Parallel]
 
-
-@dataclass(frozen=True)
-class EditionRecord:
-    notation: str
-    text: str = field(metadata=doc("The text restored, in its own notation."))
-    passages: list[PassageRecord]
-    gaps: list[GapRecord]
-
-
-def to_json(record: Any) -> Any:
-    """Return a record as JSON has it, with probabilities rounded to six digits."""
-    if is_dataclass(record):
-        return {entry.name: to_json(getattr(record, entry.name)) for entry in fields(record)}
-    if isinstance(record, dict):
-        return {key: to_json(value) for key, value in record.items()}
-    if isinstance(record, list | tuple):
-        return [to_json(value) for value in record]
-    return round(record, 6) if isinstance(record, float) else record
+    @property
+    def candidates(self) -> list[RestorationRecord]:
+        """The restorations, by the name that they have in Python."""
+        return self.restorations

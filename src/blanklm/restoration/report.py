@@ -9,10 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from blanklm.core.template import Blank
 from blanklm.restoration.edition import Edition
-from blanklm.restoration.notation import position
-from blanklm.restoration.passages import RestoredLacuna, RestoredPassage
+from blanklm.restoration.records import GapRecord, PassageRecord
 
 SHOWN = 5  # restorations per lacuna, however many there are
 INDENT = (0, 0, 0, 2)
@@ -24,88 +22,79 @@ COLOURS = ((0.9, "bold green"), (0.5, "green"), (0.2, "yellow"), (0.0, "red"))
 def report(edition: Edition) -> Iterator[RenderableType]:
     """Yield what to print, passage by passage and lacuna by lacuna."""
     for passage in edition.passages:
-        if len(passage.numbers) > 1 and len(passage.hypotheses) > 1:
+        if len(passage.gaps) > 1 and len(passage.hypotheses) > 1:
             yield _together(passage)
-        for number in passage.numbers:
-            yield _lacuna(edition, number)
+        yield from (_lacuna(edition.lacunae[number - 1]) for number in passage.gaps)
 
 
-def extent(blank: Blank) -> str:
+def _extent(least: int | None, most: int | None) -> str:
     """Return the length of a lacuna in words."""
-    if blank == Blank():
+    if least is None:
         return "extent unknown"
-    if blank.length is not None:
-        return f"{blank.length} character{'s' if blank.length > 1 else ''}"
-    bounds = f"at least {blank.min}" if blank.max is None else f"{blank.min} to {blank.max}"
-    return f"{bounds} characters"
+    if least == most:
+        return f"{least} character{'s' if least > 1 else ''}"
+    return f"at least {least} characters" if most is None else f"{least} to {most} characters"
 
 
-def _together(passage: RestoredPassage) -> RenderableType:
+def _together(passage: PassageRecord) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for hypothesis in passage.hypotheses[:SHOWN]:
-        spans = Text("  ".join(f"[{span}]" for span in hypothesis.spans))  # not as rich's markup
-        table.add_row(_percent(hypothesis.probability), spans)
-    first, last = passage.numbers[0] + 1, passage.numbers[-1] + 1
-    return Group(Text(f"\nGaps {first} to {last} together", style="bold"), Padding(table, INDENT, expand=False))
+        spans = Text("  ".join(f"[{span}]" for span in hypothesis.restorations))  # not as rich's markup
+        table.add_row(f"{hypothesis.probability:6.1%}", spans)
+    heading = Text(f"\nGaps {passage.gaps[0]} to {passage.gaps[-1]} together", style="bold")
+    return Group(heading, Padding(table, INDENT, expand=False))
 
 
-def _lacuna(edition: Edition, number: int) -> RenderableType:
-    restored = edition.lacunae[number]
-    line, column = position(edition.document.source, restored.lacuna.start)
-    parts: list[RenderableType] = [
-        Text(f"\nGap {number + 1}", style="bold").append(
-            f", line {line}, column {column}: {extent(restored.lacuna.blank)}", style="not bold"
-        )
-    ]
-    if restored.candidates:
-        parts += [Padding(part, INDENT, expand=False) for part in _details(restored)]
-    if restored.reason:
-        parts.append(Padding(Text(f"left as it is: {restored.reason}", style="italic"), INDENT, expand=False))
+def _lacuna(gap: GapRecord) -> RenderableType:
+    place = f", line {gap.line}, column {gap.column}: {_extent(gap.min, gap.max)}"
+    parts: list[RenderableType] = [Text(f"\nGap {gap.gap}", style="bold").append(place, style="not bold")]
+    if gap.restorations:
+        parts += [Padding(part, INDENT, expand=False) for part in _details(gap)]
+    if gap.reason:
+        parts.append(Padding(Text(f"left as it is: {gap.reason}", style="italic"), INDENT, expand=False))
     return Group(*parts)
 
 
-def _details(restored: RestoredLacuna) -> Iterator[RenderableType]:
-    before, behind = (context.replace("-", "[…]") for context in (restored.before, restored.behind))
-    yield Text(f"… {before}[").append(coloured(restored)).append(f"]{behind} …")
+def _details(gap: GapRecord) -> Iterator[RenderableType]:
+    before, behind = (context.replace("-", "[…]") for context in (gap.before, gap.behind))
+    yield Text(f"… {before}[").append(_coloured(gap)).append(f"]{behind} …")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for rank, candidate in enumerate(restored.candidates[:SHOWN]):
-        text = coloured(restored) if rank == 0 else Text(candidate.text)
-        table.add_row(_percent(candidate.probability), Text("[").append(text).append("]"))
-    if len(restored.candidates) > SHOWN:
-        table.add_row("", Text(f"and {len(restored.candidates) - SHOWN} more", style="dim"))
+    for rank, candidate in enumerate(gap.restorations[:SHOWN]):
+        text = _coloured(gap) if rank == 0 else Text(candidate.text)
+        table.add_row(f"{candidate.probability:6.1%}", Text("[").append(text).append("]"))
+    if len(gap.restorations) > SHOWN:
+        table.add_row("", Text(f"and {len(gap.restorations) - SHOWN} more", style="dim"))
     yield table
-    if doubtful := _doubtful_places(restored):
+    if doubtful := _doubtful_places(gap):
         yield Text(f"or, place by place: {doubtful}")
-    if len(restored.lengths) > 1:
-        yield Text(f"length: {bars(restored.lengths)}")
-    for parallel in restored.parallels:
+    if len(gap.lengths) > 1:
+        yield Text(f"length: {_bars(gap.lengths)}")
+    for parallel in gap.parallels:
         names = "; ".join(parallel.examples) + (" and others" if parallel.texts > len(parallel.examples) else "")
         quoted = Text("cf. ").append(f"{parallel.before} ", style="dim").append(parallel.words, style="italic")
         quoted.append(f" {parallel.behind}", style="dim")
         yield quoted.append(f"  ({parallel.texts} text{'s' if parallel.texts > 1 else ''}: {names})")
 
 
-def coloured(restored: RestoredLacuna) -> Text:
+def _coloured(gap: GapRecord) -> Text:
     """Return the best restoration, each character in the colour of its confidence."""
     text = Text()
-    for character, probability in zip(restored.candidates[0].text, restored.confidence, strict=True):
+    for character, probability in zip(gap.restorations[0].text, gap.confidence, strict=True):
         text.append(character, style=next(colour for least, colour in COLOURS if probability >= least))
     return text
 
 
-def _doubtful_places(restored: RestoredLacuna) -> str:
+def _doubtful_places(gap: GapRecord) -> str:
     """List the characters that are not certain, and what competes for their places: ``ι 62 % (σ 30 %)``."""
     shown = []
-    for character, place, probability in zip(
-        restored.candidates[0].text, restored.places, restored.confidence, strict=True
-    ):
+    for character, place, probability in zip(gap.restorations[0].text, gap.places, gap.confidence, strict=True):
         others = [f"{other} {p:.0%}" for other, p in list(place.items())[:4] if p >= MIN_RIVAL and p != probability]
         if probability < COLOURS[0][0] and others:
             shown.append(f"{_visible(character)} {probability:.0%} ({', '.join(map(_visible, others))})")
     return ", ".join(shown)
 
 
-def bars(lengths: Mapping[int, float]) -> str:
+def _bars(lengths: Mapping[int, float]) -> str:
     """Draw the length posterior: a bar for each length with at least a tenth of the highest probability."""
     highest = max(lengths.values())
     return " ".join(
@@ -117,7 +106,3 @@ def bars(lengths: Mapping[int, float]) -> str:
 
 def _visible(text: str) -> str:
     return f"␣{text[1:]}" if text.startswith(" ") else text
-
-
-def _percent(probability: float) -> str:
-    return f"{probability:6.1%}"

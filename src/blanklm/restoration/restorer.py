@@ -20,25 +20,27 @@ from blanklm import pretrained
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.template import Blank
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.fixed_length import FilledText, fill_greedily, log_probs_of, search_beams
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel
 from blanklm.models.mixed_lblm import MixedLBLM
-from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
-from blanklm.restoration.letter_counts import candidates_needed, with_letter_counts, with_room_for_spaces
-from blanklm.restoration.lexicon import Lexicon
-from blanklm.restoration.normalise import normalise_with_positions
-from blanklm.restoration.notation.document import LONGEST_GAP
-from blanklm.restoration.options import DEFAULTS, RestoreOptions
-from blanklm.restoration.ranking import (
-    best_combinations,
+from blanklm.restoration.candidates import (
+    Candidate,
+    GapRestoration,
+    Restoration,
     length_distribution,
     likely_lengths,
     places_of,
     reranked,
+    with_letter_counts,
+    with_room_for_spaces,
     without_redundant_spaces,
 )
-from blanklm.restoration.results import Candidate, GapRestoration, Restoration
+from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
+from blanklm.restoration.lexicon import Lexicon
+from blanklm.restoration.normalise import normalise_with_positions
+from blanklm.restoration.notation.document import LONGEST_GAP
+from blanklm.restoration.options import DEFAULTS, RestoreOptions
+from blanklm.restoration.search import FilledText, fill_greedily, log_probs_of, search_beams
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
@@ -106,7 +108,7 @@ class Restorer:
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
         if options.count == "letters":
-            top = candidates_needed(options.top)
+            top = max(2 * options.top, 40)  # those with another number of letters will be dropped
             wide = self._restore(with_room_for_spaces(parts), top, options.abstain_below, progress)
             return with_letter_counts(wide, parts, options)
         return self._restore(parts, options.top, options.abstain_below, progress)
@@ -119,7 +121,7 @@ class Restorer:
         for open_gap in open_gaps:  # one by one, to report progress
             gaps += self._restore_gaps([open_gap], top, abstain_below)
             progress(1)
-        return Restoration(tuple(best_combinations([gap.candidates for gap in gaps], top)), tuple(gaps))
+        return Restoration.of(gaps, top)
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
         """Return the ``n`` best candidates for each gap of each text, searching all gaps in one batch."""
@@ -131,7 +133,7 @@ class Restorer:
         """Return the greedy guess for each gap of each text."""
         drafts = [self._draft(parts) for parts in documents]
         self._settle_lengths(drafts)
-        return [[self._text(ids) for ids in spans] for spans in self._fill(drafts)]
+        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts)]
 
     def _draft(self, parts: Sequence[Part]) -> Draft:
         blanks = [part for part in parts if isinstance(part, Blank)]
@@ -166,12 +168,13 @@ class Restorer:
         pools = []  # candidates of each gap
         for gap, of_gap in zip(gaps, windows, strict=True):
             pool = [
-                Candidate(self._text(window.gap_of(fill.ids)), fill.log_prob + window.log_p_length)
+                Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob + window.log_p_length)
                 for window in of_gap
                 for fill in next(fills)
             ]
             if gap.posterior is not None:
-                before, behind = (self._text(piece) for piece in gap.draft.pieces[gap.number : gap.number + 2])
+                pieces = gap.draft.pieces[gap.number : gap.number + 2]
+                before, behind = (self.tokenizer.decode(piece) for piece in pieces)
                 pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
             pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
         scores = self._rerank_scores(gaps, windows, pools)
@@ -181,8 +184,7 @@ class Restorer:
             ranked, lengths = reranked(pool, gains, lengths)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
-            places = places_of(ranked)
-            restored.append(GapRestoration(tuple(ranked[:top]), places, lengths, reason is not None, reason))
+            restored.append(GapRestoration(tuple(ranked[:top]), places_of(ranked), lengths, reason))
         return restored
 
     def _windows(self, gap: OpenGap) -> list[Window]:
@@ -211,7 +213,7 @@ class Restorer:
             window=SEARCH_WINDOW,
         )
         blocks = [block_numbers(len(windows[i].ids), [(windows[i].start, windows[i].length)]) for i in long]
-        guesses = self._guess([windows[i].ids for i in long], blocks)
+        guesses = fill_greedily(self.model, [windows[i].ids for i in long], blocks, self.temperature)
         fills = dict(zip(short, beams, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
         return [fills[i] for i in range(len(windows))]
 
@@ -232,7 +234,7 @@ class Restorer:
             before, behind = window.ids[: window.start], window.ids[window.start + window.length :]
             gains = [0.0] * len(pool)
             if self.lexicon is not None:
-                left, right = self._text(before), self._text(behind)
+                left, right = self.tokenizer.decode(before), self.tokenizer.decode(behind)
                 gains = [self.lexicon.score(left, candidate.text, right) for candidate in pool]
             if gap.posterior is not None:
                 gains = [gain + FIT_WEIGHT * next(fits) for gain in gains]
@@ -264,7 +266,8 @@ class Restorer:
         for gap, start in zip(draft.gaps[number:], starts[number:], strict=True):
             if gap.length is None and first <= start < end:
                 unknown[0, start - first] = 1
-                if gap.max is not None and _is_narrow(gap.min, gap.max):
+                # A range wider than those of training is left out: the model would take its middle as a hint.
+                if gap.max is not None and gap.max <= 3 * gap.min + 4:
                     least[0, start - first], most[0, start - first] = gap.min, gap.max
         lengths = torch.tensor([tokens.shape[1]], device=tokens.device)  # [1]
         scored = model.score_lengths(tokens, lengths, tokens == BLANK, unknown.bool(), least, most)
@@ -288,7 +291,7 @@ class Restorer:
                 texts.append(ids[first:end])
                 blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
                 tried.append((i, k, starts[number] - first))
-        guesses = self._guess(texts, blocks)
+        guesses = fill_greedily(self.model, texts, blocks, self.temperature)
         fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)])
         best: dict[int, tuple[float, int]] = {}
         for (i, k, start), guess, fit in zip(tried, guesses, fits, strict=True):
@@ -330,22 +333,12 @@ class Restorer:
                 windows.append((i, first, starts))
             if not texts:
                 return filled
-            for (i, first, starts), guess in zip(windows, self._guess(texts, blocks), strict=True):
+            guesses = fill_greedily(self.model, texts, blocks, self.temperature)
+            for (i, first, starts), guess in zip(windows, guesses, strict=True):
                 for span, start in zip(filled[i], starts, strict=True):
                     for k in range(len(span)):
                         if first <= start + k < first + len(guess.ids):
                             span[k] = guess.ids[start + k - first]
-
-    def _guess(self, texts: Sequence[Sequence[int]], blocks: Sequence[Sequence[int]]) -> list[FilledText]:
-        return fill_greedily(self.model, texts, blocks, self.temperature)
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids)
-
-
-def _is_narrow(least: int, most: int) -> bool:
-    """Return whether a range is as narrow as those of training; the model takes the middle of a wider one as a hint."""
-    return most <= 3 * least + 4
 
 
 def _reason_to_abstain(best: Candidate, windows: Sequence[Window], abstain_below: float) -> str | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from blanklm.data.masking import MaskedText, blank_out
 from blanklm.errors import BlankLMError
-from blanklm.transfer.records import MarkedRecord, WordRecord
+from blanklm.records import doc, to_json
 
 MAX_MASKS = 4  # of one text, where smaller masks are tried too
+DIGITS = 4  # of numbers in JSON
 
 Mask = Sequence[str | int]  # words and phrases of a text, or numbers of its words
 Span = tuple[int, int]  # start and end of a word in its text
@@ -20,9 +22,7 @@ Span = tuple[int, int]  # start and end of a word in its text
 @dataclass(frozen=True)
 class Word:
     text: str
-    start: int  # in the text
-    end: int
-    weight: float  # its share of the classifier's attention
+    weight: float = field(metadata=doc("Its share of the classifier's attention; the shares of a text add up to 1."))
     masked: bool
 
 
@@ -31,6 +31,7 @@ class MarkedText:
     """A text whose marked words are to be replaced."""
 
     text: str
+    spans: tuple[Span, ...]  # of the words
     words: tuple[Word, ...]
     by_user: bool = False  # whether a user chose the words, and not the classifier
 
@@ -38,11 +39,9 @@ class MarkedText:
     def of(
         cls, text: str, spans: Sequence[Span], weights: Sequence[float], chosen: Set[int], by_user: bool = False
     ) -> MarkedText:
-        words = (
-            Word(text[start:end], start, end, weight, i in chosen)
-            for i, ((start, end), weight) in enumerate(zip(spans, weights, strict=True))
-        )
-        return cls(text, tuple(words), by_user)
+        parts = enumerate(zip(spans, weights, strict=True))
+        words = (Word(text[start:end], weight, i in chosen) for i, ((start, end), weight) in parts)
+        return cls(text, tuple(spans), tuple(words), by_user)
 
     @property
     def masked(self) -> MaskedText:
@@ -56,7 +55,7 @@ class MarkedText:
         """Blank out at most ``count`` of the marked words, those of the greatest weight."""
         marked = [i for i, word in enumerate(self.words) if word.masked]
         chosen = sorted(marked, key=lambda i: -self.words[i].weight)[:count]
-        return blank_out(self.text, [(word.start, word.end) for word in self.words], set(chosen))
+        return blank_out(self.text, self.spans, set(chosen))
 
     def nested_masks(self) -> list[MaskedText]:
         """Return masks from the one word of the greatest weight up to all marked words; a user's mask stays whole."""
@@ -64,11 +63,8 @@ class MarkedText:
         sizes = [marked] if self.by_user else sorted({min(size, marked) for size in (*range(1, MAX_MASKS), marked)})
         return [self.mask_at_most(size) for size in sizes]
 
-    def to_json(self) -> MarkedRecord:
-        words: list[WordRecord] = [
-            {"text": w.text, "weight": round(w.weight, 4), "masked": w.masked} for w in self.words
-        ]
-        return {"canvas": self.canvas, "words": words}
+    def to_json(self) -> dict[str, Any]:
+        return {"canvas": self.canvas, "words": to_json(self.words, DIGITS)}
 
 
 def mark_words(text: str, spans: Sequence[Span], weights: Sequence[float], mask: Mask | None) -> MarkedText:

@@ -9,12 +9,32 @@ from typing import Any
 from blanklm.decoding.options import SampleOptions
 from blanklm.errors import OptionError
 from blanklm.options import option
-from blanklm.transfer.ranking import Weights
 
 SAMPLES = 10
 TEMPERATURE = 0.7  # chosen with the contrast for the bundled model on validation sentences (docs/results.md)
 CONTRAST = 1.0
 MAX_CONTRAST = 10.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a linear score.
+
+    log p(style) + content * words kept + fluency * log p per word written - repetition * words repeated. With all
+    weights 0 the classifier alone decides, as in the paper.
+    """
+
+    content: float = 0.5
+    fluency: float = 0.0
+    repetition: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, weight in vars(self).items():
+            if not 0 <= weight < math.inf:
+                raise OptionError(name, f"the weight of {name} must be 0 or more, not {weight:g}")
+
+    def score(self, log_p_style: float, content: float, fluency: float, repetitions: int) -> float:
+        return log_p_style + self.content * content + self.fluency * fluency - self.repetition * repetitions
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ def to_print(mask: MaskedText, spans: Sequence[str]) -> tuple[str, ...]:
         elif pieces[k][-1:].isalnum():  # a word that replaces an 's needs a space
             pieces[k] += " "
         if new[:1].isalpha() and (article := _ARTICLE.search(pieces[k])):
-            pieces[k] = pieces[k][: article.start()] + _article(article[0], new) + pieces[k][article.end() :]
+            written_article = article[0][0] + ("n" if _TAKES_AN.match(new) else "")  # with its capital
+            pieces[k] = pieces[k][: article.start()] + written_article + pieces[k][article.end() :]
         written.append(new)
     return interleave(pieces, written)
 
@@ -66,8 +67,3 @@ def _expand(span: str, before: str) -> str:
         if word in _FULL_FORM and words[i + 1 : i + 2] not in [[negation] for negation in _NEGATIONS]:
             words[i] = _FULL_FORM[word]
     return " ".join(words)
-
-
-def _article(article: str, word: str) -> str:
-    """Return "a" or "an", by the spelling of the next word, with the capital of ``article``."""
-    return article[0] + ("n" if _TAKES_AN.match(word) else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,7 +13,6 @@ from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import TrainingError
 from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
-from blanklm.models.encoder import EncoderConfig
 from blanklm.models.model import Model
 from blanklm.models.rewriter import Rewriter, RewriterConfig
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
@@ -42,14 +41,36 @@ def fit_transfer(
     if resume and (out / "writer" / "tokenizer.json").exists():
         tokenizer = Tokenizer.load(out / "writer" / "tokenizer.json")
     else:
-        lines = [line for of_style in training for line in of_style]
-        tokenizer = Tokenizer.train(
-            "word", lines, options.vocabulary, options.min_count, options.lowercase, marks_apart=True
-        )
-    about = {"data": f"{style0.name} and {style1.name}"}
+        lines, size = chain.from_iterable(training), options.vocabulary
+        tokenizer = Tokenizer.train("word", lines, size, options.min_count, options.lowercase, marks_apart=True)
     max_length, encoder = options.max_length or DEFAULT_LENGTH, encoder_config(options)
-    train_transfer(training, held_out, styles, encoder, tokenizer, config, out, max_length, resume, about)
+    texts, validation = (_tokenised(lines, tokenizer, max_length) for lines in (training, held_out))
+    size, steps = len(tokenizer), min(CLASSIFIER_STEPS, config.steps)
+    torch.manual_seed(config.seed)
+    classifier = AttentionClassifier(AttentionClassifierConfig(size, len(styles), max_length=max_length))
+    writer = StyledBLM(StyledBLMConfig(size, encoder, encoder.width, max_length=max_length, styles=len(styles)))
+    runs: dict[str, tuple[Model, TrainingConfig]] = {
+        "classifier": (classifier, replace(config, steps=steps, warmup=min(config.warmup, steps // 10))),
+        "writer": (writer, config),
+    }
+    about = {"data": f"{style0.name} and {style1.name}"}
+    for name, (model, settings) in runs.items():
+        started = resume and (out / name / "run.json").exists()
+        progress = train(model, tokenizer, texts, validation, settings, out / name, started, about)
+        say(f"{name}: best on validation texts at step {progress.best_step} of {settings.steps}")
+    best = {name: checkpoint.load(out / name).model for name in runs}
+    rewriter = Rewriter(RewriterConfig(styles, best["classifier"].config, best["writer"].config))
+    rewriter.classifier.load_state_dict(best["classifier"].state_dict())
+    rewriter.writer.load_state_dict(best["writer"].state_dict())
+    checkpoint.save(out, rewriter, tokenizer, about, dtype=torch.float16)
     say(f"the model is in {out}: blanklm transfer --model {out} --to {styles[1]} ...")
+
+
+def _tokenised(by_style: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> TokenisedTexts:
+    texts = [
+        TokenisedTexts.from_ids(tokenizer.encode_many(lines), max_length, style) for style, lines in enumerate(by_style)
+    ]
+    return TokenisedTexts.joined(texts)
 
 
 def _names_of_styles(style0: Path, style1: Path) -> list[str]:
@@ -58,46 +79,3 @@ def _names_of_styles(style0: Path, style1: Path) -> list[str]:
         if names[0] != names[1]:
             return names
     raise TrainingError(f"both styles would be called {style0.name!r}: give the files different names")
-
-
-def train_transfer(
-    texts: Sequence[Sequence[str]],
-    validation: Sequence[Sequence[str]],
-    styles: Sequence[str],
-    encoder: EncoderConfig,
-    tokenizer: Tokenizer,
-    config: TrainingConfig,
-    out: Path,
-    max_length: int,
-    resume: bool = False,
-    about: dict[str, Any] | None = None,
-) -> None:
-    """Train both parts on the texts of each style; ``out`` holds the model, and the two runs in folders."""
-
-    def tokenised(by_style: Sequence[Sequence[str]]) -> TokenisedTexts:
-        parts = [
-            TokenisedTexts.from_ids(tokenizer.encode_many(lines), max_length, style)
-            for style, lines in enumerate(by_style)
-        ]
-        return TokenisedTexts.joined(parts)
-
-    training, held_out = tokenised(texts), tokenised(validation)
-    torch.manual_seed(config.seed)
-    classifier = AttentionClassifier(AttentionClassifierConfig(len(tokenizer), len(styles), max_length=max_length))
-    writer = StyledBLM(
-        StyledBLMConfig(len(tokenizer), encoder, sides_hidden=encoder.width, max_length=max_length, styles=len(styles))
-    )
-    steps = min(CLASSIFIER_STEPS, config.steps)
-    parts: dict[str, tuple[Model, TrainingConfig]] = {
-        "classifier": (classifier, replace(config, steps=steps, warmup=min(config.warmup, steps // 10))),
-        "writer": (writer, config),
-    }
-    for name, (model, settings) in parts.items():
-        started = resume and (out / name / "run.json").exists()
-        progress = train(model, tokenizer, training, held_out, settings, out / name, started, about)
-        say(f"{name}: best on validation texts at step {progress.best_step} of {settings.steps}")
-    best = {name: checkpoint.load(out / name).model for name in parts}
-    rewriter = Rewriter(RewriterConfig(list(styles), best["classifier"].config, best["writer"].config))
-    rewriter.classifier.load_state_dict(best["classifier"].state_dict())
-    rewriter.writer.load_state_dict(best["writer"].state_dict())
-    checkpoint.save(out, rewriter, tokenizer, about, dtype=torch.float16)

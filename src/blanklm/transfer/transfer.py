@@ -10,31 +10,74 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from blanklm import pretrained
 from blanklm.api import BlankLM, Request
 from blanklm.core.canvas import Fill
+from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import MaskedText
 from blanklm.decoding.constraint import Constraint
 from blanklm.errors import BlankLMError
+from blanklm.models.classifier import AttentionClassifier, Classifier
 from blanklm.models.rewriter import Rewriter
 from blanklm.models.styled_blm import StyledBLM
 from blanklm.training import checkpoint
-from blanklm.transfer.classifier import StyleClassifier
+from blanklm.training.epochs import split_by_budget
 from blanklm.transfer.marking import MAX_MASKS, MarkedText, Mask, check_text, mark_words
-from blanklm.transfer.options import CONTRAST, TransferOptions, check_contrast
-from blanklm.transfer.ranking import Weights, count_repetitions, overlap
-from blanklm.transfer.results import Rewrite, TextRewrites
+from blanklm.transfer.options import CONTRAST, TransferOptions, Weights, check_contrast
+from blanklm.transfer.results import Rewrite, TextRewrites, count_repetitions, overlap
 from blanklm.transfer.surface import interleave, is_print, is_tokenised, to_print
 
 DEFAULT = "sentiment"  # the bundled model
+TOKENS_PER_BATCH = 16_384  # of texts to classify
 
 _PLACEHOLDER = re.compile(r"_\w+_")  # stands for a number or a name in a research corpus
+
+
+class StyleClassifier:
+    """A style classifier with its tokenizer: texts in, probabilities and attention out."""
+
+    def __init__(self, model: Classifier, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: str | None = None) -> Self:
+        loaded = checkpoint.load(pretrained.locate(folder))
+        if not isinstance(loaded.model, Classifier):
+            raise BlankLMError(f"the model in {folder} is not a style classifier: pass the folder of one")
+        return cls(loaded.model.to(checkpoint.device_for(device)), loaded.tokenizer)
+
+    def log_probs(self, texts: Sequence[str]) -> np.ndarray:
+        """Return log p(style | text) [texts, styles]."""
+        rows = self._read(texts, lambda tokens, lengths: self.model.logits(tokens, lengths).log_softmax(1))
+        return np.array(rows).reshape(len(texts), -1)
+
+    def attention(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the attention to each word of each text."""
+        if not isinstance(self.model, AttentionClassifier):
+            raise BlankLMError("this classifier has no attention: mark words with an attention classifier")
+        weights = self._read(texts, self.model.attention)
+        return [row[: len(self.tokenizer.places(text))] for row, text in zip(weights, texts, strict=True)]
+
+    @torch.inference_mode()
+    def _read(self, texts: Sequence[str], function: Callable[[Tensor, Tensor], Tensor]) -> list[list[float]]:
+        """Apply ``function(tokens, lengths)`` to batches; return its row for each text. An empty text is padding."""
+        ids = self.tokenizer.encode_many(texts)
+        lengths = np.array([max(1, len(text)) for text in ids])
+        by_length = np.argsort(lengths, kind="stable")
+        rows: list[list[float]] = [[] for _ in texts]
+        for group in split_by_budget(lengths[by_length], TOKENS_PER_BATCH):
+            members = by_length[group]
+            tokens, sizes = (part.to(self.model.device) for part in pad([ids[i] for i in members]))  # [B, L], [B]
+            for i, row in zip(members, function(tokens, sizes.clamp_min(1)).tolist(), strict=True):
+                rows[i] = row
+        return rows
 
 
 class Transfer:
@@ -93,16 +136,17 @@ class Transfer:
 
         A mask consists of words and phrases, wherever they occur, and of word numbers, counted from 0.
         """
-        return self.mark_all([text], [mask])[0]
+        return self._mark([text], mask)[0]
 
-    def mark_all(self, texts: Sequence[str], masks: Sequence[Mask | None] | None = None) -> list[MarkedText]:
-        """Mark each text with its mask."""
-        spans = [self.tokenizer.places(text) for text in texts]
-        for text, words in zip(texts, spans, strict=True):
+    def _mark(self, texts: Sequence[str | MarkedText], mask: Mask | None) -> list[MarkedText]:
+        """Mark the texts that are not marked yet."""
+        plain = [text for text in texts if isinstance(text, str)]
+        spans = [self.tokenizer.places(text) for text in plain]
+        for text, words in zip(plain, spans, strict=True):
             check_text(text, words, self.longest)
-        attention = self.classifier.attention(texts) if texts else []
-        masks = masks or [None] * len(texts)
-        return [mark_words(*arguments) for arguments in zip(texts, spans, attention, masks, strict=True)]
+        attention = self.classifier.attention(plain) if plain else []
+        marked = (mark_words(*words, mask) for words in zip(plain, spans, attention, strict=True))
+        return [next(marked) if isinstance(text, str) else text for text in texts]
 
     @overload
     def rewrite(
@@ -146,7 +190,7 @@ class Transfer:
         options = TransferOptions.of(options, settings)
         style = self.style_number(to)
         single = isinstance(texts, str | MarkedText)
-        marked = self._marked([texts] if isinstance(texts, str | MarkedText) else texts, mask)
+        marked = self._mark([texts] if isinstance(texts, str | MarkedText) else texts, mask)
         pools = self.candidates(marked, style, options, progress=progress, numbers=numbers, wanted=wanted)
         log_p_styles = self.classifier.log_probs([m.text for m in marked])  # [texts, styles]
         results: list[TextRewrites | None] = []
@@ -156,12 +200,6 @@ class Transfer:
             result = TextRewrites(m, to, self.styles[likeliest], float(np.exp(log_p[likeliest])), rewrites, unknown)
             results.append(result if rewrites else None)
         return results[0] if single else results
-
-    def _marked(self, texts: Sequence[str | MarkedText], mask: Mask | None) -> list[MarkedText]:
-        """Mark the texts that are not marked yet."""
-        plain = [text for text in texts if isinstance(text, str)]
-        marked = iter(self.mark_all(plain, [mask] * len(plain)))
-        return [next(marked) if isinstance(text, str) else text for text in texts]
 
     def candidates(
         self,
@@ -178,14 +216,12 @@ class Transfer:
         options = TransferOptions.of(options, settings)
         writer = self._writer(style, options.contrast)
         masks = [m.nested_masks() if options.try_smaller_masks else [m.masked] for m in marked]
-        watches = [None] * len(marked) if wanted is None else wanted
-        requests = [
-            self._request(writer, mask, watch) for group, watch in zip(masks, watches, strict=True) for mask in group
-        ]
-        text_numbers = range(len(marked)) if numbers is None else numbers
-        mask_numbers = [
-            number * MAX_MASKS + k for number, group in zip(text_numbers, masks, strict=True) for k in range(len(group))
-        ]
+        requests: list[Request] = []
+        mask_numbers: list[int] = []
+        for i, group in enumerate(masks):
+            requests += [self._request(writer, mask, wanted[i] if wanted else None) for mask in group]
+            first = (numbers[i] if numbers else i) * MAX_MASKS
+            mask_numbers += range(first, first + len(group))
         fills = iter(writer.sample(requests, options.sampling, progress=progress, numbers=mask_numbers))
         return [[(mask, fill) for mask in group for fill in next(fills)] for group in masks]
 
@@ -222,7 +258,8 @@ class Transfer:
             repetitions = count_repetitions(source_words, self._words(fill.text))
             score = weights.score(float(log_p), content, fluency, repetitions)
             parts = to_print(mask, fill.spans) if in_print else interleave(mask.template.pieces, fill.spans)
-            rewrites.append(Rewrite(parts, str(mask.template), float(np.exp(log_p)), content, fluency, score))
+            style_p = float(np.exp(log_p))
+            rewrites.append(Rewrite("".join(parts), parts, str(mask.template), style_p, content, fluency, score))
         return sorted(rewrites, key=lambda rewrite: -rewrite.score)
 
     def _words(self, text: str) -> list[str]:

@@ -14,8 +14,7 @@ from blanklm.paper import runner
 from blanklm.paper.tables import sentiment, sentiment_choice, sentiment_models, sentiment_pools
 from blanklm.paper.tables.sentiment_choice import Setting
 from blanklm.paper.tasks.sentiment import PUBLISHED
-from blanklm.transfer.options import CONTRAST, SAMPLES, TEMPERATURE
-from blanklm.transfer.ranking import Weights
+from blanklm.transfer.options import CONTRAST, SAMPLES, TEMPERATURE, Weights
 from tests.support.paths import ROOT, YELP_WORDS
 
 RESULTS = ROOT / "results"

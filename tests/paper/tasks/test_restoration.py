@@ -18,7 +18,7 @@ from blanklm.paper.tasks.restoration import (
     score_ranked,
     without_repeats,
 )
-from blanklm.restoration.results import Candidate
+from blanklm.restoration.candidates import Candidate
 from tests.support.models import make_restorer
 
 TEXT = "εδοξεν τηι βουληι και τωι δημωι -- επειδη # διονυσιοσ ανηρ αγαθοσ ων διατελει " * 8

@@ -25,9 +25,9 @@ from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.encoder import initialise
 from blanklm.models.lblm import default_writable, writable_characters
+from blanklm.models.mixed_lblm import hashed_words
 from blanklm.models.model import Model
 from blanklm.models.registry import register
-from blanklm.models.words import hashed_words
 from blanklm.paper.tasks.masking import LONGEST_SLOT
 
 SEGMENT = 50  # characters of a text of which one slot is learnt

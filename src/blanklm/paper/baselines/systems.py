@@ -18,8 +18,8 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models import registry
 from blanklm.paper.baselines.predictor import FIRST, FIRST_WITH_SPACE, CanvasIds, WrittenSpans
+from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.draft import Draft, Part
-from blanklm.restoration.results import Candidate
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 512}  # texts filled together

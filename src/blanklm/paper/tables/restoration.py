@@ -27,10 +27,10 @@ from blanklm.paper.runner import Say
 from blanklm.paper.tasks import restoration as task
 from blanklm.paper.tasks.masking import editors_restorations, slots_of_corpus
 from blanklm.paper.tasks.restoration import evaluate_fill, evaluate_rank, score_ranked, without_repeats
+from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.draft import Part
 from blanklm.restoration.normalise import fold
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate
 from blanklm.training import checkpoint
 
 TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots

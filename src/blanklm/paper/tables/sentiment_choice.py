@@ -22,9 +22,8 @@ from blanklm.paper.tables.sentiment_pools import (
     tuned_name,
 )
 from blanklm.paper.tasks.metrics import corpus_bleu
-from blanklm.transfer.classifier import StyleClassifier
-from blanklm.transfer.options import SAMPLES
-from blanklm.transfer.ranking import Weights
+from blanklm.transfer.options import SAMPLES, Weights
+from blanklm.transfer.transfer import StyleClassifier
 
 CONTENT = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # weights of the frontier
 CHOICE = [Weights(content, fluency) for content in CONTENT[:6] for fluency in (0.0, 0.1, 0.3)]

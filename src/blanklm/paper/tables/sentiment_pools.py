@@ -19,11 +19,10 @@ from blanklm.paper.runner import Say, print_line
 from blanklm.paper.tables.sentiment_models import sentences
 from blanklm.paper.tasks.sentiment import STYLES, Salience
 from blanklm.training import checkpoint
-from blanklm.transfer.classifier import StyleClassifier
 from blanklm.transfer.marking import MarkedText
 from blanklm.transfer.options import SAMPLES
-from blanklm.transfer.ranking import count_repetitions, overlap
-from blanklm.transfer.transfer import Transfer
+from blanklm.transfer.results import count_repetitions, overlap
+from blanklm.transfer.transfer import StyleClassifier, Transfer
 
 VALIDATION = 150  # sentences of each sentiment, to choose settings by
 MIN_SALIENCE = {"yelp": 15.0, "amazon": 5.5}  # of Li et al. 2018

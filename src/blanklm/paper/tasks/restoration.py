@@ -15,9 +15,9 @@ from typing import Protocol
 from blanklm.core.template import Blank
 from blanklm.data.masking import MaskedText
 from blanklm.paper.tasks.metrics import character_error_rate, expected_calibration_error
+from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.draft import Part
 from blanklm.restoration.restorer import Restorer
-from blanklm.restoration.results import Candidate
 
 RATIOS = (0.25, 0.4, 0.5)
 TOP = 20

@@ -16,7 +16,6 @@ from blanklm.errors import NotationError
 
 LONGEST_GAP = 1000  # characters
 _SIGNS_OF_LOSS = "-#\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # to the models; to editors hyphens and the like
-CERTAINTIES = ("high", "medium", "low")
 
 
 def position(source: str, offset: int) -> tuple[int, int]:
@@ -30,9 +29,26 @@ def refusal(source: str, offset: int, message: str) -> NotationError:
     return NotationError(f"line {line}, column {column}: {message}", line, column)
 
 
+def decoded(source: bytes, encoding: str) -> str:
+    """Decode a file, or say where it is not in this encoding."""
+    try:
+        return source.decode(encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        before = source[: error.start].decode(encoding, "ignore") if isinstance(error, UnicodeDecodeError) else ""
+        raise refusal(before, len(before), f"these bytes are not {encoding}: save the file as UTF-8") from None
+
+
+def check_source(source: str, longest: int) -> None:
+    """Refuse a document that is empty or has more than ``longest`` characters."""
+    if len(source) > longest:
+        raise refusal(source, 0, f"the document has more than {longest:,} characters: split it")
+    if not source.strip("\ufeff \t\r\n"):
+        raise refusal(source, 0, "the document is empty")
+
+
 @dataclass(frozen=True)
 class Supplement:
-    """The text to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: one of CERTAINTIES."""
+    """The text to write in a lacuna; ``-`` is a letter that stays lost. ``certainty``: high, medium or low."""
 
     text: str
     certainty: str | None = None
@@ -103,11 +119,15 @@ class Document:
 
     def restored(self, supplements: Mapping[int, Supplement]) -> str:
         """Return the source with these lacunae restored, and all others as they are."""
+        lacunae = self.lacunae
+        return self.replaced({number: lacunae[number].written(text) for number, text in supplements.items()})
+
+    def replaced(self, texts: Mapping[int, str]) -> str:
+        """Return the source with these texts, already in its notation, in the place of lacunae."""
         lacunae, pieces, rest = self.lacunae, [], 0
-        for number in sorted(supplements):
-            lacuna = lacunae[number]
-            pieces += [self.source[rest : lacuna.start], lacuna.written(supplements[number])]
-            rest = lacuna.end
+        for number in sorted(texts):
+            pieces += [self.source[rest : lacunae[number].start], texts[number]]
+            rest = lacunae[number].end
         return "".join([*pieces, self.source[rest:]])
 
 

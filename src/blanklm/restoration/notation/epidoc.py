@@ -28,7 +28,9 @@ from blanklm.restoration.notation.document import (
     PassageReader,
     Supplement,
     about,
+    check_source,
     checked_blank,
+    decoded,
     refusal,
 )
 
@@ -84,10 +86,7 @@ def parse(source: str | bytes) -> Document:
     separate passage.
     """
     text, encoded = (source, str.encode) if isinstance(source, str) else _decoded(source)
-    if len(text) > LONGEST_DOCUMENT:
-        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
-    if not text.strip("\ufeff \t\r\n"):
-        raise refusal(text, 0, "the document is empty")
+    check_source(text, LONGEST_DOCUMENT)
     return Document(text, NAME, tuple(_EpiDocParser(text).passages()), encoded)
 
 
@@ -98,12 +97,7 @@ def _decoded(source: bytes) -> tuple[str, Callable[[str], bytes]]:
     encoding = _MARKS.get(mark) or (declared[1].decode() if declared else "utf-8")
     if not mark and not _ENCODINGS.fullmatch(encoding):
         raise NotationError(f"line 1, column 1: the encoding {encoding} is not read here: save it as UTF-8", 1, 1)
-    body = source[len(mark) :]
-    try:
-        text = body.decode(encoding)
-    except (UnicodeDecodeError, LookupError) as error:
-        at = body[: getattr(error, "start", 0)].decode(encoding, "ignore") if isinstance(error, UnicodeError) else ""
-        raise refusal(at, len(at), f"these bytes are not {encoding}: save the file as UTF-8") from None
+    text = decoded(source[len(mark) :], encoding)
     return text, lambda restored: mark + restored.encode(encoding, "xmlcharrefreplace")
 
 

@@ -30,7 +30,6 @@ import re
 from dataclasses import dataclass
 
 from blanklm.core.template import Blank
-from blanklm.errors import NotationError
 from blanklm.restoration.notation.document import (
     Document,
     Lacuna,
@@ -38,7 +37,9 @@ from blanklm.restoration.notation.document import (
     PassageReader,
     Supplement,
     about,
+    check_source,
     checked_blank,
+    decoded,
     refusal,
 )
 
@@ -72,41 +73,21 @@ _LOSS = re.compile(  # what the description of a loss is made of
 
 
 @dataclass(frozen=True)
-class BracketedLacuna(Lacuna):
-    """A lacuna that is already in ``[ ]``."""
-
-    opening, closing = "", ""
+class LeidenLacuna(Lacuna):
+    in_brackets: bool  # traces of letters are not
 
     def written(self, supplement: Supplement) -> str:
-        letters = "".join(run if is_restored else "." * len(run) for is_restored, run in supplement.runs())
-        return f"{self.opening}{letters}{self.closing}"
-
-
-@dataclass(frozen=True)
-class TracesLacuna(BracketedLacuna):
-    """Traces of letters, which are not in ``[ ]``."""
-
-    opening, closing = "[", "]"
+        letters = supplement.text.replace("-", ".")
+        return letters if self.in_brackets else f"[{letters}]"
 
 
 def parse(source: str | bytes) -> Document:
-    text = source if isinstance(source, str) else _decoded(source)
-    if len(text) > LONGEST_DOCUMENT:
-        raise refusal(text, 0, f"the document has more than {LONGEST_DOCUMENT:,} characters: split it")
-    if not text.strip("\ufeff \t\r\n"):
-        raise refusal(text, 0, "the document is empty")
+    text = source if isinstance(source, str) else decoded(source, "UTF-8")
+    check_source(text, LONGEST_DOCUMENT)
     passage = _LeidenParser(text).passage()
     if not passage.parts:
         raise refusal(text, 0, "there is no text")
     return Document(text, NAME, (passage,))
-
-
-def _decoded(source: bytes) -> str:
-    try:
-        return source.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = source[: error.start].decode("utf-8")
-        raise refusal(before, len(before), "these bytes are not UTF-8: save the file as UTF-8") from None
 
 
 class _LeidenParser:
@@ -151,7 +132,7 @@ class _LeidenParser:
             return end
         if inside != "[" and (match := _TRACES.match(source, offset)):
             count = _dots(match[0]) + match[0].count("+")
-            self._lacuna(TracesLacuna, count, count, offset, match.end())
+            self._lacuna(count, count, offset, match.end(), in_brackets=False)
             return match.end()
         if match := _LINES_LOST.match(source, offset):
             self._reader.space(offset)
@@ -159,7 +140,8 @@ class _LeidenParser:
         if match := _LINE_END.match(source, offset):
             return match.end()
         if inside == "[" and (match := _NUMBER.match(source, offset)):
-            raise self._bare_number(match[0], offset)
+            lengths = f"write [. . {match[0]} . .] or [---]"
+            raise refusal(source, offset, f"{match[0]} in brackets may mean so many letters or any number: {lengths}")
         self._reader.letters(source[offset], offset)
         return offset + 1
 
@@ -171,15 +153,13 @@ class _LeidenParser:
         if mark == "]]" and inside == "[":  # the first of three
             mark = "]"
         if mark == "{":
-            close = self.source.find("}", offset)
-            if close < 0:
-                raise refusal(self.source, offset, "this { is never closed")
-            return close + 1
+            return offset + len(self._until(offset, "}")) + 2
         if mark in _OPEN:
             if inside == mark and mark in ("[", "[["):
                 raise refusal(self.source, offset, f"a {mark} within a {mark} that is still open")
-            if mark == "[":
-                self._check_bracket(offset)
+            if mark == "[" and not self._until(offset, "]").strip().strip("?!"):
+                message = "these brackets are empty: write [...] for three letters, or [---]"
+                raise refusal(self.source, offset, message)
             self._open.append((mark, offset))
         elif mark == _OPEN.get(inside):
             self._open.pop()
@@ -189,17 +169,12 @@ class _LeidenParser:
             raise refusal(self.source, offset, f"this {mark} closes nothing")
         return offset + len(mark)
 
-    def _check_bracket(self, offset: int) -> None:
-        close = self.source.find("]", offset)
+    def _until(self, offset: int, closing: str) -> str:
+        """Return what is between the bracket at ``offset`` and the next ``closing`` one."""
+        close = self.source.find(closing, offset)
         if close < 0:
-            raise refusal(self.source, offset, "this [ is never closed")
-        content = self.source[offset + 1 : close].strip()
-        if not content.strip("?!"):
-            raise refusal(self.source, offset, "these brackets are empty: write [...] for three letters, or [---]")
-
-    def _bare_number(self, digits: str, offset: int) -> NotationError:
-        message = f"{digits} in brackets may mean so many letters or any number: write [. . {digits} . .] or [---]"
-        return refusal(self.source, offset, message)
+            raise refusal(self.source, offset, f"this {self.source[offset]} is never closed")
+        return self.source[offset + 1 : close]
 
     # --- Losses within brackets -----------------------------------------------------------------------------------
 
@@ -232,7 +207,7 @@ class _LeidenParser:
             else:
                 raise refusal(self.source, offset, "how many letters are lost here? write one number, or two as in 5-7")
         start, end = self._alone(offset, end)
-        self._lacuna(BracketedLacuna, least, most, start, end)
+        self._lacuna(least, most, start, end, in_brackets=True)
         return end
 
     def _alone(self, start: int, end: int) -> tuple[int, int]:
@@ -245,9 +220,9 @@ class _LeidenParser:
         is_alone = self.source[before - 1 : before] == "[" and self.source[behind : behind + 1] == "]"
         return (before, behind) if is_alone else (start, end)
 
-    def _lacuna(self, kind: type[BracketedLacuna], least: int | None, most: int | None, start: int, end: int) -> None:
+    def _lacuna(self, least: int | None, most: int | None, start: int, end: int, in_brackets: bool) -> None:
         blank = Blank() if least is None else checked_blank(self.source, start, least, most)
-        self._reader.lacuna(kind(blank, start, end))
+        self._reader.lacuna(LeidenLacuna(blank, start, end, in_brackets))
 
 
 def _dots(text: str) -> int:

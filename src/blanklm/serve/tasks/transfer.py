@@ -15,8 +15,7 @@ from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, option
 from blanklm.serve.worker import Job
 from blanklm.transfer.marking import MAX_MASKS, MarkedText
 from blanklm.transfer.options import TransferOptions
-from blanklm.transfer.records import TransferResult
-from blanklm.transfer.results import TextRewrites
+from blanklm.transfer.results import TextRewrites, TransferResult
 from blanklm.transfer.transfer import Transfer
 
 Mask = list[str | int]

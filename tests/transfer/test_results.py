@@ -3,7 +3,8 @@
 import pytest
 
 from blanklm import BlankLMError
-from blanklm.transfer.ranking import Weights, count_repetitions, overlap
+from blanklm.transfer.options import Weights
+from blanklm.transfer.results import count_repetitions, overlap
 
 
 @pytest.mark.parametrize("weights", [(-1, 0), (0, float("nan")), (float("inf"), 0)])

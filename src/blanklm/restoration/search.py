@@ -9,54 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
 from blanklm.errors import BlankLMError
+from blanklm.models.lblm import CharacterModel, LBLMScores
+from blanklm.models.mixed_lblm import MixedLBLM
+from blanklm.training.epochs import split_by_budget
 
 LARGEST_WINDOW_SHARE = 0.8  # of the texts: encoding the rest only once saves nothing when the windows are larger
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
-
-
-class PositionScores(Protocol):
-    """Scores of the P open positions of a batch."""
-
-    @property
-    def text(self) -> Tensor: ...  # [P]
-
-    @property
-    def position(self) -> Tensor: ...  # [P]
-
-    @property
-    def log_p_word(self) -> Tensor: ...  # [P, V]
-
-
-class PositionScorer(Protocol):
-    @property
-    def device(self) -> torch.device: ...
-
-    def score_positions(self, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PositionScores:
-        """Score every ``hidden`` [B, L] position of ``tokens`` [B, L]: which character is written there?"""
-        ...
-
-
-class Windows(Protocol):
-    def score_drafts(self, tokens: Tensor, of: Tensor) -> PositionScores:
-        """Score every open position of the drafts ``tokens`` [R, L] of the texts ``of`` [R]."""
-        ...
-
-
-@runtime_checkable
-class WindowReader(Protocol):
-    """A scorer that can encode a text once, and then only a window of each draft."""
-
-    def read_around(self, tokens: Tensor, lengths: Tensor, start: Tensor, end: Tensor) -> Windows:
-        """Encode ``tokens`` [B, L], whose drafts differ only between ``start`` and ``end`` [B]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +35,7 @@ class FilledText:
 
 
 def fill_greedily(
-    scorer: PositionScorer,
+    model: CharacterModel,
     texts: Sequence[Sequence[int]],
     groups: Sequence[Sequence[int]] | None = None,
     temperature: float = 1.0,
@@ -80,15 +46,14 @@ def fill_greedily(
     written, so that there are as many passes as the longest gap has positions.
     """
     results: dict[int, FilledText] = {}
-    for members in batches_of([len(text) for text in texts], scorer.device):
-        tokens, lengths = (part.to(scorer.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+    for members, tokens, lengths in _batches(texts, model.device):
         group = torch.zeros_like(tokens)  # [B, L]
         if groups is not None:
-            group = pad([groups[i] for i in members])[0].to(scorer.device)
-        log_probs = torch.zeros(tokens.shape, device=scorer.device)  # [B, L]
+            group = pad([groups[i] for i in members])[0].to(model.device)
+        log_probs = torch.zeros(tokens.shape, device=model.device)  # [B, L]
         opened = tokens == BLANK  # [B, L]
         while (hidden := tokens == BLANK).any():
-            scores = _score(scorer, tokens, lengths, hidden)
+            scores = _score(model, tokens, lengths, hidden)
             best, word = _tempered(scores.log_p_word, temperature).max(1)  # [P] each
             gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
             chosen = first_best(best, gap)  # [one per gap]
@@ -101,18 +66,17 @@ def fill_greedily(
 
 
 def log_probs_of(
-    scorer: PositionScorer, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    model: CharacterModel, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
 ) -> list[float]:
     """Return for each text the sum of log p of its tokens at ``positions``, all of which are hidden at once."""
     results = [0.0] * len(texts)
-    for members in batches_of([len(text) for text in texts], scorer.device):
-        tokens, lengths = (part.to(scorer.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
+    for members, tokens, lengths in _batches(texts, model.device):
         hidden = torch.zeros_like(tokens, dtype=torch.bool)  # [B, L]
         for row, i in enumerate(members):
             hidden[row, list(positions[i])] = True
         if not hidden.any():
             continue
-        scores = _score(scorer, tokens, lengths, hidden)
+        scores = _score(model, tokens, lengths, hidden)
         log_p = scores.log_p_word.gather(1, tokens[scores.text, scores.position][:, None]).squeeze(1)  # [P]
         total = log_p.new_zeros(len(members)).index_add(0, scores.text, log_p)  # [B]
         for i, log_prob in zip(members, total.tolist(), strict=True):
@@ -120,10 +84,10 @@ def log_probs_of(
     return results
 
 
-def _score(scorer: PositionScorer, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> PositionScores:
+def _score(model: CharacterModel, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> LBLMScores:
     """Score in bfloat16 on a GPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
-        return scorer.score_positions(tokens, lengths, hidden)
+        return model.score_positions(tokens, lengths, hidden)
 
 
 def _tempered(log_p_word: Tensor, temperature: float) -> Tensor:
@@ -140,17 +104,16 @@ def first_best(score: Tensor, group: Tensor) -> Tensor:
     return order[first]
 
 
-def batches_of(lengths: Sequence[int], device: torch.device, copies: int = 1) -> Iterator[list[int]]:
-    """Yield indices of texts of similar length that fit in one pass with ``copies`` drafts per text."""
-    budget = TOKENS_PER_PASS.get(device.type, 16_384)
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * copies * max(1, lengths[i]) > budget:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+def _batches(
+    texts: Sequence[Sequence[int]], device: torch.device, copies: int = 1
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Yield texts of similar length that fit in one pass with ``copies`` drafts of each: indices, [B, L] and [B]."""
+    sizes = np.array([max(1, len(text)) for text in texts], dtype=int)
+    by_length = sizes.argsort(kind="stable")
+    for run in split_by_budget(sizes[by_length], TOKENS_PER_PASS.get(device.type, 16_384) // copies):
+        members = by_length[run].tolist()
+        tokens, lengths = pad([texts[i] for i in members])
+        yield members, tokens.to(device), lengths.to(device)
 
 
 # --- Beam search --------------------------------------------------------------------------------------------------
@@ -167,9 +130,12 @@ class Drafts:
     def __getitem__(self, rows: Tensor) -> Drafts:
         return Drafts(self.tokens[rows], self.log_prob[rows], self.text[rows])
 
+    def joined(self, others: Drafts) -> Drafts:
+        return Drafts(*(torch.cat(pair) for pair in zip(vars(self).values(), vars(others).values(), strict=True)))
+
 
 def search_beams(
-    scorer: PositionScorer,
+    model: CharacterModel,
     texts: Sequence[Sequence[int]],
     beam: int = 20,
     within: float = float("inf"),
@@ -180,23 +146,22 @@ def search_beams(
 
     Drafts less probable than the best of their text by more than ``within`` nats are dropped.
 
-    ``window``: on a CPU, a ``WindowReader`` encodes only so many tokens on either side of the open positions of each
+    ``window``: on a CPU, a mixed L-BLM encodes only so many tokens on either side of the open positions of each
     draft, and the rest of the text once. By default every draft is encoded whole.
     """
     if beam < 1:
         raise BlankLMError(f"`beam` must be at least 1, not {beam}")
     results: list[list[FilledText]] = [[] for _ in texts]
-    for members in batches_of([len(text) for text in texts], scorer.device, beam):
-        tokens, lengths = (part.to(scorer.device) for part in pad([texts[i] for i in members]))  # [B, L], [B]
-        text = torch.arange(len(members), device=scorer.device)  # [B]
-        drafts = Drafts(tokens, torch.zeros(len(members), device=scorer.device), text)
-        score = _draft_scorer(scorer, tokens, lengths, window)
+    for members, tokens, lengths in _batches(texts, model.device, beam):
+        text = torch.arange(len(members), device=model.device)  # [B]
+        drafts = Drafts(tokens, torch.zeros(len(members), device=model.device), text)
+        score = _draft_scorer(model, tokens, lengths, window)
         while (active := (drafts.tokens == BLANK).any(1)).any():
             expanded = drafts[active.nonzero().squeeze(1)]
             scores = score(expanded)
             log_p_word = _tempered(scores.log_p_word, temperature)  # [P, V]
             written = _expand(expanded, scores, log_p_word, len(members), beam, within)
-            drafts = _joined(drafts[(~active).nonzero().squeeze(1)], written)
+            drafts = drafts[(~active).nonzero().squeeze(1)].joined(written)
         for ids, log_prob, row in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
             i = members[row]
             results[i].append(FilledText(ids[: len(texts[i])], log_prob, {}))
@@ -204,22 +169,22 @@ def search_beams(
 
 
 def _draft_scorer(
-    scorer: PositionScorer, tokens: Tensor, lengths: Tensor, window: int | None
-) -> Callable[[Drafts], PositionScores]:
+    model: CharacterModel, tokens: Tensor, lengths: Tensor, window: int | None
+) -> Callable[[Drafts], LBLMScores]:
     """Return what scores drafts of the texts ``tokens`` [B, L]: whole, or in windows around their open positions."""
     place = torch.arange(tokens.shape[1], device=tokens.device)  # [L]
     opened = tokens == BLANK  # [B, L]
-    if window is not None and isinstance(scorer, WindowReader) and not tokens.is_cuda:
+    if window is not None and isinstance(model, MixedLBLM) and not tokens.is_cuda:
         start = torch.where(opened, place, tokens.shape[1]).min(1).values - window  # [B]
         end = torch.where(opened, place, 0).max(1).values + 1 + window  # [B]
         start, end = start.clamp_min(0), torch.minimum(end, lengths)
         if int((end - start).sum()) < LARGEST_WINDOW_SHARE * int(lengths.sum()):
-            windows = scorer.read_around(tokens, lengths, start, end)
+            windows = model.read_around(tokens, lengths, start, end)
             return lambda drafts: windows.score_drafts(drafts.tokens, drafts.text)
-    return lambda drafts: _score(scorer, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
+    return lambda drafts: _score(model, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
 
 
-def _expand(drafts: Drafts, scores: PositionScores, log_p_word: Tensor, texts: int, beam: int, within: float) -> Drafts:
+def _expand(drafts: Drafts, scores: LBLMScores, log_p_word: Tensor, texts: int, beam: int, within: float) -> Drafts:
     """Write one more position of each draft, and keep the best drafts of each text."""
     place = first_best(log_p_word.max(1).values, scores.text)  # [Q] one per draft
     parent = scores.text[place]  # [Q] the draft that a row of candidates continues
@@ -241,7 +206,3 @@ def _expand(drafts: Drafts, scores: PositionScores, log_p_word: Tensor, texts: i
     tokens = drafts.tokens[parent[row]].clone()  # [R', L]
     tokens[torch.arange(len(row), device=row.device), scores.position[place[row]]] = word
     return Drafts(tokens, values[keep], text)
-
-
-def _joined(first: Drafts, second: Drafts) -> Drafts:
-    return Drafts(*(torch.cat((a, b)) for a, b in zip(vars(first).values(), vars(second).values(), strict=True)))
