@@ -15,8 +15,8 @@ from blanklm.core.template import Template
 from blanklm.serve.app import create_app
 from blanklm.serve.guard import allowed_hosts
 from blanklm.serve.limits import Limits
-from blanklm.serve.tasks.canvases import CanvasJob
-from blanklm.serve.tasks.sample import SampleTask
+from blanklm.serve.tasks.fill import SampleTask
+from blanklm.serve.worker import Job
 from tests.support.canvases import CANVAS
 from tests.support.paths import ROOT
 from tests.support.serving import client_of
@@ -376,7 +376,7 @@ def test_an_answered_job_is_gone_without_waiting_for_the_collector(client, optio
     try:
         for _ in range(10):
             fill(client, CANVAS, **options)
-        assert sum(type(thing) is CanvasJob for thing in gc.get_objects()) <= 2
+        assert sum(type(thing) is Job for thing in gc.get_objects()) <= 2
     finally:
         gc.enable()
 
