@@ -18,7 +18,8 @@ from random import Random
 
 import core
 
-from blanklm.bulk.shards import Filling, fill_shards
+from blanklm.bulk.fill import fill_shards
+from blanklm.bulk.shards import Filling
 from blanklm.paper.provenance import hardware, write_result
 
 WORDS = ("the", "food", "service", "staff", "was", "is", "very", "really", "good", "great", "friendly", "here")

@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from blanklm.bulk.cluster import on_ray
 from blanklm.bulk.lines import one_line_json
 from blanklm.bulk.shards import Filling, Shard, Totals, begin, finished, plan
-from blanklm.bulk.workers import on_this_machine
+from blanklm.bulk.workers import on_ray, on_this_machine
 from blanklm.errors import BlankLMError
 from blanklm.pretrained import locate
 

@@ -82,6 +82,7 @@ class EveryBlank:
         ]
 
     def _words(self, blanks: int) -> list[dict[str, list[str]]]:
+        """Return the words of each blank by the name of the constraint."""
         words: list[dict[str, list[str]]] = [{"ban": [], "require": [], "only": []} for _ in range(blanks)]
         for name in ("ban", "require", "only"):
             for word in getattr(self, name):
@@ -99,9 +100,8 @@ class EveryBlank:
 def lines_of(file: Path, jsonl: bool = False) -> Iterator[Line]:
     """Read the lines of a file, plain or compressed; as JSON lines if its name or ``jsonl`` says so."""
     if not file.exists() or file.is_dir():
-        raise DataError(
-            f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
-        )
+        reason = f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
+        raise DataError(reason)
     try:
         with open_bytes(file) as stream:
             yield from lines_in(stream, str(file), jsonl or is_jsonl(file))
@@ -171,9 +171,8 @@ def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bo
     except BlankLMError as error:
         return str(error)
     if strict and request.unknown:
-        return (
-            f"the model does not know {listed(request.unknown)}: use other words, another model, or leave out --strict"
-        )
+        problem = f"the model does not know {listed(request.unknown)}"
+        return f"{problem}: use other words, another model, or leave out --strict"
     return request
 
 
@@ -184,29 +183,25 @@ def listed(words: tuple[str, ...]) -> str:
 def _fill_group(
     language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
 ) -> Iterator[list[Fill] | str]:
-    """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
+    """Return the fills or the error of each request, given with the number of its line, which seeds its samples.
+
+    If the group fails, each request is filled alone, so that a bad text does not take others along.
+    """
     if not ready:
         return iter(())
     import torch  # the model has loaded it already
 
+    from blanklm.decoding.options import FillOptions
+
+    numbers, requests = zip(*ready, strict=True)
     try:
-        return iter(_fills(language_model, options, ready))
+        if isinstance(options, FillOptions):
+            return iter([list(best.ranked) for best in language_model.fill(requests, options)])
+        return iter(language_model.sample(requests, options, numbers=numbers))
     except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
         if len(ready) == 1:
             return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
         return (answer for one in ready for answer in _fill_group(language_model, options, [one]))
-
-
-def _fills(
-    language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
-) -> list[list[Fill]]:
-    """The fills of requests, given with the number of their lines, which decides what is drawn for them."""
-    from blanklm.decoding.options import FillOptions
-
-    requests = [request for _, request in ready]
-    if isinstance(options, FillOptions):
-        return [list(best.ranked) for best in language_model.fill(requests, options)]
-    return language_model.sample(requests, options, numbers=[number for number, _ in ready])
 
 
 def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> Answer:

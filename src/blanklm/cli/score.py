@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, one_line_json
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, load_model, read_lines
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, load_model, read_lines
 from blanklm.cli.output import print_error, progress_bar, say
 from blanklm.errors import BlankLMError
 from blanklm.options import ScoreMethod
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
+    texts: WholeTexts = None,
     file: File = None,
     model: Model = None,
     method: Annotated[ScoreMethod, typer.Option(help="exact: up to 16 tokens.")] = "monte-carlo",

@@ -29,23 +29,17 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of its best model.")],
     texts: Annotated[
         Path | None,
-        typer.Argument(
-            help="A file with one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."
-        ),
+        typer.Argument(help="A file, one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."),
     ] = None,
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out from its last saved state.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last state.")] = False,
     task: Annotated[
         Literal["fill", "transfer"],
         typer.Option(help="fill: train a BLM; transfer: train a model that rewrites texts in another style."),
     ] = "fill",
-    style0: Annotated[
-        Path | None, typer.Option(help="transfer: texts in one style, which is named after the file.")
-    ] = None,
+    style0: Annotated[Path | None, typer.Option(help="transfer: texts in one style, named after the file.")] = None,
     style1: Annotated[Path | None, typer.Option(help="transfer: texts in the other style.")] = None,
     **options: Any,
 ) -> None:
@@ -53,12 +47,12 @@ def train(
 
     blanklm train reviews.txt --out runs/reviews --size small --steps 5000
     """
+    fit_options, config = parse_options(options)
     if task == "transfer":
         if texts or valid:
             raise BlankLMError("--task transfer trains on --style0 and --style1: leave out TEXTS and --valid")
         if style0 is None or style1 is None:
             raise BlankLMError("--task transfer needs the texts of two styles: give --style0 and --style1")
-        fit_options, config = parse_options(options)
         from blanklm.transfer.train import fit_transfer
 
         fit_transfer(style0, style1, out, fit_options, config, resume)
@@ -67,7 +61,6 @@ def train(
             raise BlankLMError("--style0 and --style1 need --task transfer")
         if texts is None:
             raise BlankLMError("no texts: write blanklm train reviews.txt --out runs/reviews")
-        fit_options, config = parse_options(options)
         from blanklm.training.fit import fit_folder
 
         fit_folder(texts, out, fit_options, config, valid, resume)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, one_line_json
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, expanded, read_lines
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, read_lines
 from blanklm.cli.output import print_error, progress_bar, say, warn_of_unknown
 from blanklm.errors import BlankLMError
 from blanklm.transfer.options import TransferOptions
@@ -23,17 +23,14 @@ if TYPE_CHECKING:
 
 @expanded
 def transfer(
-    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
-    to: Annotated[
-        str | None, typer.Option(help="The style to write in: negative or positive, for the bundled model.")
-    ] = None,
+    texts: WholeTexts = None,
+    to: Annotated[str | None, typer.Option(help="The style to write in, such as negative or positive.")] = None,
     mask: Annotated[
         list[str] | None,
-        typer.Option(help="A word or phrase to replace; repeat for several. None: found by attention."),
+        typer.Option(help="A word or phrase to replace; may be repeated. None: found by attention."),
     ] = None,
     show_mask: Annotated[
-        bool,
-        typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that."),
+        bool, typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that.")
     ] = False,
     file: File = None,
     model: Model = None,
