@@ -334,6 +334,9 @@ def test_models_health_and_metrics(client, model):
     assert client.get("/healthz").json()["status"] == "alive" and client.get("/readyz").json()["status"] == "ready"
     before = metric(client, 'blanklm_texts_total{outcome="done",task="fill"}')
     fill(client, CANVAS, CANVAS)
+    until = time.monotonic() + 5  # the worker counts a batch just after it has answered
+    while metric(client, 'blanklm_texts_total{outcome="done",task="fill"}') == before and time.monotonic() < until:
+        time.sleep(0.01)
     assert metric(client, 'blanklm_texts_total{outcome="done",task="fill"}') == before + 2
     assert metric(client, 'blanklm_requests_total{path="/v1/fill",status="200"}') >= 1
     assert metric(client, "blanklm_queue_texts") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,25 +42,12 @@ def fill_shards(
     failed: list[dict[str, str]] = []
     progress(len(shards) - len(to_do))
     if to_do:
-        reports = (
-            on_this_machine(to_do, filling, min(_workers(workers), len(to_do)))
-            if ray is None
-            else on_ray(to_do, filling, workers, ray or None)
-        )
+        reports = on_this_machine(to_do, filling, workers) if ray is None else on_ray(to_do, filling, workers, ray)
         for report in reports:
             if report.error is not None:
                 failed.append({"shard": report.source, "error": report.error})
             progress(1)
     return _sum_up(shards, len(shards) - len(to_do), failed, out, time.perf_counter() - started)
-
-
-def _workers(workers: int | None) -> int:
-    """The number of processes on this machine: by default one per GPU, or per core."""
-    if workers is not None:
-        return workers
-    import torch
-
-    return torch.cuda.device_count() or os.cpu_count() or 1
 
 
 def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:

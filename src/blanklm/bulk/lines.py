@@ -6,11 +6,11 @@ A bad line carries its error along, so every line in has exactly one answer out,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from blanklm.data.readers import DAMAGE, bounded_lines, is_jsonl, open_bytes
 from blanklm.errors import BlankLMError, DataError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blanklm.decoding.options import FillOptions, SampleOptions
     from blanklm.decoding.request import Request
 
+T = TypeVar("T")
 LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
 
 
@@ -134,6 +135,14 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
     return Line(number, line_text, record.get("constraints"))
 
 
+def attempt(line: Line, work: Callable[[str], T]) -> T | str:
+    """Return what ``work`` makes of the text of a line, or what is wrong with the line."""
+    try:
+        return work(line.text) if line.error is None else line.error
+    except BlankLMError as error:
+        return str(error)
+
+
 def answers(
     language_model: BlankLM,
     lines: Iterable[Line],
@@ -157,23 +166,21 @@ def answers(
 
 def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool) -> Request | str:
     """Parse a line into a request, or say what is wrong with it."""
-    if line.error:
-        return line.error
     from blanklm.core.template import Template
 
-    try:
+    def request_of(text: str) -> Request:
         constraints = line.constraints
         if constraints is not None and not isinstance(constraints, list | dict):
-            return '"constraints" must be an object, or a list with one object per blank'
+            raise BlankLMError('"constraints" must be an object, or a list with one object per blank')
         if shared != EveryBlank():
-            constraints = shared.together_with(constraints, len(Template.parse(line.text).blanks))
-        request = language_model.prepare(line.text, constraints)
-    except BlankLMError as error:
-        return str(error)
-    if strict and request.unknown:
-        problem = f"the model does not know {listed(request.unknown)}"
-        return f"{problem}: use other words, another model, or leave out --strict"
-    return request
+            constraints = shared.together_with(constraints, len(Template.parse(text).blanks))
+        request = language_model.prepare(text, constraints)
+        if strict and request.unknown:
+            problem = f"the model does not know {listed(request.unknown)}"
+            raise BlankLMError(f"{problem}: use other words, another model, or leave out --strict")
+        return request
+
+    return attempt(line, request_of)
 
 
 def listed(words: tuple[str, ...]) -> str:

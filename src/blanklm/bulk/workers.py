@@ -47,8 +47,16 @@ def _fill_here(shard: Shard) -> ShardReport:
     return _filler.fill(shard)
 
 
-def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iterator[ShardReport]:
-    """Fill shards by ``workers`` processes and yield the reports as they are done; a process that dies is replaced."""
+def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) -> Iterator[ShardReport]:
+    """Fill shards by ``workers`` processes and yield the reports as they are done; a process that dies is replaced.
+
+    By default there is one process per GPU, or per core.
+    """
+    if workers is None:
+        import torch
+
+        workers = torch.cuda.device_count() or os.cpu_count() or 1
+    workers = min(workers, len(shards))
     free: queue.SimpleQueue[tuple[int, ProcessPoolExecutor]] = queue.SimpleQueue()
 
     # Workers are forked from a process that has loaded torch and done nothing with it: they start in no time.
@@ -87,7 +95,7 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iter
                 free.get()[1].shutdown()
 
 
-def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: str | None) -> Iterator[ShardReport]:
+def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: str) -> Iterator[ShardReport]:
     """Fill shards on a Ray cluster, by a pool of 1 to ``workers`` actors; yield the reports as they are done."""
     if importlib.util.find_spec("ray") is None:
         raise BlankLMError('filling on Ray needs the extra ray: pip install "blanklm[ray]"')
@@ -121,15 +129,15 @@ class _RayFiller(ShardFiller):
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
+def _connected(ray: Any, address: str) -> Iterator[None]:
     """Connect to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one on this machine."""
     already = ray.is_initialized()
     if not already:
         try:
-            if host_and_port := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address or ""):
+            if host_and_port := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address):
                 # Ray itself tries for minutes.
                 socket.create_connection((host_and_port[1], int(host_and_port[2])), timeout=10).close()
-            ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+            ray.init(address=address or None, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
         except (OSError, RuntimeError, ValueError, OverflowError) as error:
             raise BlankLMError(f"no Ray cluster at {address or 'this machine'}: {str(error).splitlines()[0]}") from None
     logging.getLogger("ray.data").setLevel("ERROR")
