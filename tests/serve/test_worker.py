@@ -6,7 +6,7 @@ import time
 import pytest
 
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.worker import Job, Stopped, Worker
+from blanklm.serve.worker import Client, Job, Stopped, Worker
 
 
 class Work:
@@ -22,8 +22,8 @@ class Work:
             raise ValueError("bad")
         return [2 * item for item in items]
 
-    def job(self, item, group="a", size=1, **more):
-        return Job("task", group, item, self, size=size, **more)
+    def job(self, item, group="a", size=1, deadline=float("inf")):
+        return Job("task", group, item, self, Client(deadline), size)
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_a_job_that_fails_fails_alone(start, work):
     assert worker.ready
 
 
-def test_jobs_that_nobody_wants_are_not_run(start, work):
+def test_jobs_that_nobody_waits_for_are_not_run(start, work):
     left, late, kept = work.job(1), work.job(2, deadline=time.monotonic()), work.job(3)
-    left.leave()
+    left.client.left = True
     worker = start()
     work.go.set()
     worker.submit([left, late, kept])
@@ -116,7 +116,7 @@ def test_those_who_left_make_room(start, work):
     gone = [work.job(1), work.job(2)]
     worker.submit(gone)
     for job in gone:
-        job.leave()
+        job.client.left = True
     kept = work.job(3)
     worker.submit([kept])
     work.go.set()

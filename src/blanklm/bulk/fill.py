@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from blanklm.bulk.cluster import on_ray
 from blanklm.bulk.lines import one_line_json
 from blanklm.bulk.shards import Filling, Shard, Totals, begin, finished, plan
-from blanklm.bulk.workers import on_this_machine
+from blanklm.bulk.workers import on_ray, on_this_machine
 from blanklm.errors import BlankLMError
 from blanklm.pretrained import locate
 
@@ -44,25 +42,12 @@ def fill_shards(
     failed: list[dict[str, str]] = []
     progress(len(shards) - len(to_do))
     if to_do:
-        reports = (
-            on_this_machine(to_do, filling, min(_workers(workers), len(to_do)))
-            if ray is None
-            else on_ray(to_do, filling, workers, ray or None)
-        )
+        reports = on_this_machine(to_do, filling, workers) if ray is None else on_ray(to_do, filling, workers, ray)
         for report in reports:
             if report.error is not None:
                 failed.append({"shard": report.source, "error": report.error})
             progress(1)
     return _sum_up(shards, len(shards) - len(to_do), failed, out, time.perf_counter() - started)
-
-
-def _workers(workers: int | None) -> int:
-    """The number of processes on this machine: by default one per GPU, or per core."""
-    if workers is not None:
-        return workers
-    import torch
-
-    return torch.cuda.device_count() or os.cpu_count() or 1
 
 
 def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out: Path, seconds: float) -> Totals:

@@ -6,11 +6,11 @@ A bad line carries its error along, so every line in has exactly one answer out,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from blanklm.data.readers import DAMAGE, bounded_lines, is_jsonl, open_bytes
 from blanklm.errors import BlankLMError, DataError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blanklm.decoding.options import FillOptions, SampleOptions
     from blanklm.decoding.request import Request
 
+T = TypeVar("T")
 LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
 
 
@@ -82,6 +83,7 @@ class EveryBlank:
         ]
 
     def _words(self, blanks: int) -> list[dict[str, list[str]]]:
+        """Return the words of each blank by the name of the constraint."""
         words: list[dict[str, list[str]]] = [{"ban": [], "require": [], "only": []} for _ in range(blanks)]
         for name in ("ban", "require", "only"):
             for word in getattr(self, name):
@@ -99,9 +101,8 @@ class EveryBlank:
 def lines_of(file: Path, jsonl: bool = False) -> Iterator[Line]:
     """Read the lines of a file, plain or compressed; as JSON lines if its name or ``jsonl`` says so."""
     if not file.exists() or file.is_dir():
-        raise DataError(
-            f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
-        )
+        reason = f"{file} is a folder: give a file" if file.is_dir() else f"there is no file {file}: check the path"
+        raise DataError(reason)
     try:
         with open_bytes(file) as stream:
             yield from lines_in(stream, str(file), jsonl or is_jsonl(file))
@@ -134,6 +135,14 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
     return Line(number, line_text, record.get("constraints"))
 
 
+def attempt(line: Line, work: Callable[[str], T]) -> T | str:
+    """Return what ``work`` makes of the text of a line, or what is wrong with the line."""
+    try:
+        return work(line.text) if line.error is None else line.error
+    except BlankLMError as error:
+        return str(error)
+
+
 def answers(
     language_model: BlankLM,
     lines: Iterable[Line],
@@ -157,24 +166,21 @@ def answers(
 
 def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool) -> Request | str:
     """Parse a line into a request, or say what is wrong with it."""
-    if line.error:
-        return line.error
     from blanklm.core.template import Template
 
-    try:
+    def request_of(text: str) -> Request:
         constraints = line.constraints
         if constraints is not None and not isinstance(constraints, list | dict):
-            return '"constraints" must be an object, or a list with one object per blank'
+            raise BlankLMError('"constraints" must be an object, or a list with one object per blank')
         if shared != EveryBlank():
-            constraints = shared.together_with(constraints, len(Template.parse(line.text).blanks))
-        request = language_model.prepare(line.text, constraints)
-    except BlankLMError as error:
-        return str(error)
-    if strict and request.unknown:
-        return (
-            f"the model does not know {listed(request.unknown)}: use other words, another model, or leave out --strict"
-        )
-    return request
+            constraints = shared.together_with(constraints, len(Template.parse(text).blanks))
+        request = language_model.prepare(text, constraints)
+        if strict and request.unknown:
+            problem = f"the model does not know {listed(request.unknown)}"
+            raise BlankLMError(f"{problem}: use other words, another model, or leave out --strict")
+        return request
+
+    return attempt(line, request_of)
 
 
 def listed(words: tuple[str, ...]) -> str:
@@ -184,29 +190,25 @@ def listed(words: tuple[str, ...]) -> str:
 def _fill_group(
     language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
 ) -> Iterator[list[Fill] | str]:
-    """The fills of each request; if the group fails, each alone, so that a bad text does not take others along."""
+    """Return the fills or the error of each request, given with the number of its line, which seeds its samples.
+
+    If the group fails, each request is filled alone, so that a bad text does not take others along.
+    """
     if not ready:
         return iter(())
     import torch  # the model has loaded it already
 
+    from blanklm.decoding.options import FillOptions
+
+    numbers, requests = zip(*ready, strict=True)
     try:
-        return iter(_fills(language_model, options, ready))
+        if isinstance(options, FillOptions):
+            return iter([list(best.ranked) for best in language_model.fill(requests, options)])
+        return iter(language_model.sample(requests, options, numbers=numbers))
     except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
         if len(ready) == 1:
             return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
         return (answer for one in ready for answer in _fill_group(language_model, options, [one]))
-
-
-def _fills(
-    language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
-) -> list[list[Fill]]:
-    """The fills of requests, given with the number of their lines, which decides what is drawn for them."""
-    from blanklm.decoding.options import FillOptions
-
-    requests = [request for _, request in ready]
-    if isinstance(options, FillOptions):
-        return [list(best.ranked) for best in language_model.fill(requests, options)]
-    return language_model.sample(requests, options, numbers=[number for number, _ in ready])
 
 
 def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> Answer:

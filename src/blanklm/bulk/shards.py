@@ -1,8 +1,8 @@
 """A shard, one file, is the unit of work: plan it, fill it, write it under a temporary name, rename it, report it.
 
 Its results take their name only when every line has its answer, so whatever is killed, a shard is either finished or
-still to do: nothing is lost and nothing is doubled. Processes of one machine (``workers``) and actors of a Ray cluster
-(``cluster``) do the same work and give the same files.
+still to do: nothing is lost and nothing is doubled. Processes of one machine and actors of a Ray cluster (``workers``)
+do the same work and give the same files.
 
 An output folder holds
   fill.json                       the settings, checked when the work is resumed
@@ -19,12 +19,11 @@ import json
 import lzma
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from blanklm.bulk.lines import EveryBlank, answers, lines_of, one_line_json
 from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files
@@ -183,7 +182,7 @@ class ShardFiller:
         filling, started = self.filling, time.perf_counter()
         lines, failures = 0, []
         with replacing(Path(shard.target)) as results, replacing(Path(shard.report)) as report_file:
-            with _create(results, Path(shard.target).suffix) as out:
+            with open(results, "wb") as file, _compressed(file, Path(shard.target).suffix) as out:
                 texts = lines_of(Path(shard.source), filling.jsonl)
                 others = (filling.every_blank, filling.strict, language_model.texts_at_once)
                 for group in answers(language_model, texts, filling.options, *others):
@@ -211,15 +210,8 @@ def finished(shard: Shard) -> ShardReport | None:
         return None  # not ours, or damaged: fill it again
 
 
-@contextmanager
-def _create(path: Path, suffix: str) -> Iterator[IO[bytes]]:
-    """A file to write, compressed as the suffix says; the same bytes whenever and under whatever name."""
-    with open(path, "wb") as file, _compressed(file, suffix) as out:
-        yield out
-
-
 def _compressed(file: BinaryIO, suffix: str) -> Any:
-    """A context that compresses into ``file`` as the suffix says."""
+    """Return a context that compresses into ``file`` as the suffix says; the time and the name leave no trace."""
     match suffix:
         case ".xz":
             return lzma.open(file, "wb")

@@ -1,17 +1,25 @@
-"""Fill shards on the processes of one machine."""
+"""Fill shards on the processes of one machine, or on the actors of a Ray cluster."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import logging
 import multiprocessing
 import os
 import queue
+import re
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
 
 from blanklm.bulk.shards import ATTEMPTS, DIED, Filling, Shard, ShardFiller, ShardReport
+from blanklm.errors import BlankLMError
 
 _filler: ShardFiller  # of this worker process
 
@@ -39,8 +47,16 @@ def _fill_here(shard: Shard) -> ShardReport:
     return _filler.fill(shard)
 
 
-def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iterator[ShardReport]:
-    """Fill shards by ``workers`` processes and yield the reports as they are done; a process that dies is replaced."""
+def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) -> Iterator[ShardReport]:
+    """Fill shards by ``workers`` processes and yield the reports as they are done; a process that dies is replaced.
+
+    By default there is one process per GPU, or per core.
+    """
+    if workers is None:
+        import torch
+
+        workers = torch.cuda.device_count() or os.cpu_count() or 1
+    workers = min(workers, len(shards))
     free: queue.SimpleQueue[tuple[int, ProcessPoolExecutor]] = queue.SimpleQueue()
 
     # Workers are forked from a process that has loaded torch and done nothing with it: they start in no time.
@@ -77,3 +93,56 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int) -> Iter
                 future.cancel()
             for _ in range(workers):
                 free.get()[1].shutdown()
+
+
+def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: str) -> Iterator[ShardReport]:
+    """Fill shards on a Ray cluster, by a pool of 1 to ``workers`` actors; yield the reports as they are done."""
+    if importlib.util.find_spec("ray") is None:
+        raise BlankLMError('filling on Ray needs the extra ray: pip install "blanklm[ray]"')
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    import ray
+    import ray.data
+
+    with _connected(ray, address):
+        resources = ray.cluster_resources()
+        gpus = int(resources.get("GPU", 0)) if filling.device in (None, "cuda") else 0
+        most = min(workers or gpus or int(resources.get("CPU", 1)), len(shards))
+        reports = ray.data.from_items([asdict(shard) for shard in shards], override_num_blocks=len(shards)).map(
+            _RayFiller,  # type: ignore[arg-type]  # Ray takes a class and makes actors of it
+            fn_constructor_args=(filling,),
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=most),
+            num_cpus=0 if gpus else 1,
+            num_gpus=1 if gpus else 0,
+        )
+        for row in reports.iter_rows():
+            if row["stop"]:
+                raise BlankLMError(row["stop"])
+            yield ShardReport(**json.loads(row["report"]))
+
+
+class _RayFiller(ShardFiller):
+    def __call__(self, row: dict[str, str]) -> dict[str, str]:
+        try:
+            return {"report": json.dumps(asdict(self.fill(Shard(**row)))), "stop": ""}
+        except BlankLMError as error:
+            return {"report": "", "stop": str(error)}
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Connect to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one on this machine."""
+    already = ray.is_initialized()
+    if not already:
+        try:
+            if host_and_port := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address):
+                # Ray itself tries for minutes.
+                socket.create_connection((host_and_port[1], int(host_and_port[2])), timeout=10).close()
+            ray.init(address=address or None, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+        except (OSError, RuntimeError, ValueError, OverflowError) as error:
+            raise BlankLMError(f"no Ray cluster at {address or 'this machine'}: {str(error).splitlines()[0]}") from None
+    logging.getLogger("ray.data").setLevel("ERROR")
+    try:
+        yield
+    finally:
+        if not already:
+            ray.shutdown()

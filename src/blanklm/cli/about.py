@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import Counter
+from typing import Annotated
 
 import typer
 
-from blanklm.errors import BlankLMError
-
-if TYPE_CHECKING:
-    pass
+from blanklm.bulk.lines import one_line_json
 from blanklm.cli.options import Json
+from blanklm.errors import BlankLMError
 
 
 def models(as_json: Json = False) -> None:
@@ -27,7 +26,7 @@ def models(as_json: Json = False) -> None:
         record = {"name": name, "default": name == DEFAULT, "megabytes": round(size / 1e6, 1)}
         records.append(record | {key: about.get(key, "") for key in ("language", "licence", "summary")})
     if as_json:
-        print(json.dumps(records, ensure_ascii=False))
+        print(one_line_json(records))
         return
     for record in records:
         mark = " (default)" if record["default"] else ""
@@ -43,16 +42,17 @@ def info(
     import importlib.metadata
     import platform
 
+    from safetensors import SafetensorError, safe_open
+
     from blanklm.pretrained import DEFAULT, locate
     from blanklm.training.checkpoint import read_config
 
     folder = locate(model or DEFAULT)
     config = read_config(folder)
-    from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(folder / "model.safetensors", framework="numpy") as weights:
-            parameters = sum(_count(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+            parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise BlankLMError(f"{folder / 'model.safetensors'} is missing or damaged ({error})") from None
     packages = ("blanklm", "torch", "tokenizers", "safetensors", "accelerate")
@@ -67,18 +67,11 @@ def info(
         **{package: importlib.metadata.version(package) for package in packages},
     }
     if as_json:
-        print(json.dumps(record, ensure_ascii=False))
+        print(one_line_json(record))
         return
     width = max(map(len, record))
     for key, value in record.items():
         print(f"{key:<{width}}  {value:,}" if isinstance(value, int) else f"{key:<{width}}  {value}")
-
-
-def _count(shape: list[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 def data(
@@ -90,37 +83,28 @@ def data(
     from blanklm.data import corpora, data_root
     from blanklm.data import verify as verify_corpus
 
-    known = {corpus.name: corpus for corpus in corpora()}
-    if name is not None and name not in known:
-        raise BlankLMError(f"there is no corpus {name!r}: known are {', '.join(known)}")
-    chosen = [known[name]] if name else list(known.values())
-    bad = 0
+    chosen = [corpus for corpus in corpora() if name in (None, corpus.name)]
+    if not chosen:
+        raise BlankLMError(f"there is no corpus {name!r}: choose {', '.join(corpus.name for corpus in corpora())}")
+    damaged = False
     for corpus in chosen:
-        record: dict[str, Any] = {"name": corpus.name, "summary": corpus.summary}
-        record |= {"origin": corpus.origin, "licence": corpus.licence}
         if verify:
-            statuses = verify_corpus(corpus.name)
-            record["files"] = {status.split: status.status for status in statuses}
-            bad += sum(status.status == "differs" for status in statuses)
+            files = {status.split: str(status.status) for status in verify_corpus(corpus.name)}
+            damaged |= "differs" in files.values()
         else:
-            record["files"] = {
-                split: "here" if (data_root() / file.path).exists() else "not here"
-                for split, file in corpus.files.items()
-            }
+            present = {split: (data_root() / file.path).exists() for split, file in corpus.files.items()}
+            files = {split: "here" if here else "not here" for split, here in present.items()}
         if as_json:
-            print(json.dumps(record, ensure_ascii=False))
+            about = {"name": corpus.name, "summary": corpus.summary, "origin": corpus.origin, "licence": corpus.licence}
+            print(one_line_json(about | {"files": files}))
             continue
-        counts = {
-            state: list(record["files"].values()).count(state) for state in dict.fromkeys(record["files"].values())
-        }
-        print(
-            f"{corpus.name}: {', '.join(f'{n} {state}' for state, n in counts.items()) or 'text not distributed here'}"
-        )
+        counts = ", ".join(f"{count} {state}" for state, count in Counter(files.values()).items())
+        print(f"{corpus.name}: {counts or 'text not distributed here'}")
         print(f"    {corpus.summary}\n    from {corpus.origin}\n    licence: {corpus.licence}")
         if name:
-            for split, state in record["files"].items():
+            for split, state in files.items():
                 print(f"    {split}: {state}")
     if not as_json:
         print(f"looked in {data_root()} (set BLANKLM_DATA to change it)")
-    if bad:
+    if damaged:
         sys.exit(1)

@@ -18,9 +18,7 @@ Task = Literal["infilling"]
 
 def evaluate(
     task: Annotated[Task, typer.Argument(help="What to evaluate.")],
-    file: Annotated[
-        Path, typer.Option("--file", "-f", help="Whole texts, one per line, or .jsonl; may be compressed.")
-    ],
+    file: Annotated[Path, typer.Option("--file", "-f", help="One text per line, or .jsonl; may be compressed.")],
     model: Model = None,
     ratios: Annotated[str, typer.Option(help="Shares of the words to hide, in percent.")] = "10,20,30,40,50",
     seed: Annotated[int, typer.Option(help="The same seed hides the same words.")] = 0,
@@ -29,8 +27,7 @@ def evaluate(
         Order | None, typer.Option(help="Which blank next; by default many at once (parallel), with a beam confident.")
     ] = None,
     judge: Annotated[
-        str | None,
-        typer.Option(help="Folder of a left-to-right model: also report the perplexity of the fills under it."),
+        str | None, typer.Option(help="Folder of a left-to-right model that gives the perplexity of the fills.")
     ] = None,
     as_json: Json = False,
     device: Device = None,
@@ -46,10 +43,7 @@ def evaluate(
 
     shares = _percentages(ratios)
     language_model = load_system(model or DEFAULT, device)
-    options: dict[str, Any] = {
-        "beam": beam,
-        "order": order or ("parallel" if beam == 1 else "confident"),
-    }
+    options: dict[str, Any] = {"beam": beam, "order": order or ("parallel" if beam == 1 else "confident")}
     if isinstance(language_model, Infiller):
         if beam != 1 or order is not None:
             raise BlankLMError("a baseline has one way to fill: leave out --beam and --order")

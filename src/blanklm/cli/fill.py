@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
-from blanklm.cli.options import (
-    Device,
-    File,
-    Json,
-    Jsonl,
-    Model,
-    Strict,
-    Texts,
-    Trace,
-    expanded,
-    load_model,
-    read_lines,
-)
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, Strict, Texts, Trace, expanded, load_model, read_lines
 from blanklm.cli.output import print_error, progress_bar, say, terminal, warn_of_unknown
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
@@ -50,45 +38,36 @@ def fill(
     strict: Strict = False,
     device: Device = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the results of --file, a path or 'pattern'.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="With --out: how many processes; by default one per GPU or core.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(help="With --out: processes; by default one per GPU or core.")] = None,
     ray: Annotated[str | None, typer.Option(metavar="[ADDRESS]", help="With --out: fill on a Ray cluster.")] = None,
 ) -> None:
     """Fill the blanks of each text with the most probable words.
 
     blanklm fill "They also have ___ which ___."
     """
-    if out is not None:
-        from blanklm.bulk.shards import Filling
-        from blanklm.pretrained import DEFAULT
-
-        where = str(Path(model).absolute()) if model and Path(model).is_dir() else model or DEFAULT
-        filling = Filling(where, device, options, every_blank, jsonl, strict, trace)
-        _fill_files(texts, file, filling, out, workers, ray, as_json)
+    if out is None:
+        if workers is not None or ray is not None:
+            raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
+        lines = read_lines(texts, file, jsonl)
+        _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
         return
-    if workers is not None or ray is not None:
-        raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
-    _fill_lines(read_lines(texts, file, jsonl), options, every_blank, model, device, as_json, trace, strict)
+    if texts or file is None or file == Path("-"):
+        raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")
+    from blanklm.bulk.shards import Filling
+    from blanklm.pretrained import DEFAULT
+
+    where = str(Path(model).absolute()) if model and Path(model).is_dir() else model or DEFAULT
+    filling = Filling(where, device, options, every_blank, jsonl, strict, trace)
+    _fill_files(str(file), filling, out, workers, ray, as_json)
 
 
-def _fill_files(
-    texts: list[str] | None,
-    pattern: Path | None,
-    filling: Filling,
-    out: Path,
-    workers: int | None,
-    ray: str | None,
-    as_json: bool,
-) -> None:
+def _fill_files(pattern: str, filling: Filling, out: Path, workers: int | None, ray: str | None, as_json: bool) -> None:
     """Fill whole files into a folder and print the totals."""
     from blanklm.bulk.fill import fill_shards
     from blanklm.bulk.shards import plan
 
-    if texts or pattern is None or pattern == Path("-"):
-        raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")
-    with progress_bar(len(plan(str(pattern), out)), "shards") as advance:
-        totals = fill_shards(str(pattern), filling, out, workers, ray, advance)
+    with progress_bar(len(plan(pattern, out)), "shards") as advance:
+        totals = fill_shards(pattern, filling, out, workers, ray, advance)
     for failure in totals.failed_shards:
         say(f"error: {failure['shard']}: {' '.join(failure['error'].split())}")
     if totals.failed_lines:
@@ -104,9 +83,7 @@ def _fill_files(
 
 @expanded
 def sample(
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="Texts with blanks; by default nothing but a blank.")
-    ] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts with blanks; by default just a blank.")] = None,
     file: File = None,
     model: Model = None,
     *,
@@ -123,24 +100,14 @@ def sample(
     blanklm sample -n 5 --temperature 0.8
     """
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else read_lines(texts, file, jsonl)
-    _fill_lines(lines, options, every_blank, model, device, as_json, trace, strict)
+    _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
 
 
-def _fill_lines(
-    lines: Iterator[Line],
-    options: FillOptions | SampleOptions,
-    every_blank: EveryBlank,
-    model: str | None,
-    device: str | None,
-    as_json: bool,
-    trace: bool,
-    strict: bool,
-) -> None:
-    """Fill and print a group of lines at a time, in order; bad lines are reported and skipped."""
-    language_model = load_model(model, device)
+def _print_answers(groups: Iterator[list[Answer]], as_json: bool, trace: bool) -> None:
+    """Print a group of answers at a time, in order; bad lines are reported and skipped."""
     failed = 0
     with progress_bar(None, "texts") as advance:
-        for group in answers(language_model, lines, options, every_blank, strict):
+        for group in groups:
             for answer in group:
                 warn_of_unknown(answer.unknown, answer.line)
             for answer in group:

@@ -8,22 +8,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import Field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+from typing import IO, TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
-from blanklm.bulk.lines import (
-    Line,
-    lines_in,
-    lines_of,
-)
+from blanklm.bulk.lines import Line, lines_in, lines_of
 from blanklm.errors import BlankLMError
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
 
-
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
+WholeTexts = Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")]
 File = Annotated[
     Path | None,
     typer.Option("--file", "-f", help="One text per line, or .jsonl; may be .xz, .gz, .bz2, .zst. -: standard input."),
@@ -42,15 +38,18 @@ def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Itera
         raise BlankLMError("give texts or --file, not both")
     if texts:
         yield from (Line(None, text) for text in texts)
-        return
-    file = None if file == Path("-") else file
-    if file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise BlankLMError('no text: write blanklm fill "They also have ___ which ___.", or use --file or a pipe')
-    if file is not None:
+    elif file is not None and file != Path("-"):
         yield from lines_of(file, jsonl)
-        return
-    with sys.stdin.buffer as stream:
-        yield from lines_in(stream, "standard input", jsonl)
+    else:
+        with standard_input('fill "They also have ___ which ___."') as stream:
+            yield from lines_in(stream, "standard input", jsonl)
+
+
+def standard_input(example: str) -> IO[bytes]:
+    """Return standard input; if it is a terminal, raise an error that shows an ``example`` of a command."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise BlankLMError(f"no text: write blanklm {example}, or use --file or a pipe")
+    return sys.stdin.buffer
 
 
 def load_model(model: str | None, device: str | None) -> BlankLM:
@@ -92,10 +91,8 @@ def _options(product: type) -> list[Field[Any]]:
 
 def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as a typer option; a tuple of words becomes an option that may be repeated."""
-    is_list = get_origin(hint) is tuple
-    kind: Any = list[str] if is_list else hint
-    default: Any = field.default
+    kind, default = hint, field.default
+    if get_origin(hint) is tuple:
+        kind, default = list[str], list(default)  # type: ignore[arg-type]  # a tuple, as its hint says
     annotation: Any = Annotated[kind, typer.Option(*field.metadata["flags"], help=field.metadata["help"])]
-    if is_list:
-        default = list(default)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from blanklm.bulk.lines import (
-    Answer,
-    Line,
-    listed,
-    one_line_json,
-)
+from blanklm.bulk.lines import Answer, Line, listed, one_line_json
 from blanklm.training.progress import say as say
 
 if TYPE_CHECKING:

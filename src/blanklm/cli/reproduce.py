@@ -24,19 +24,13 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
     corpus: Annotated[
         list[str] | None,
-        typer.Option(
-            help="yahoo, yelp; greek, latin; yelp, amazon; ptb, wikitext2, wikitext103. By default all at hand."
-        ),
+        typer.Option(help="yahoo, yelp; greek, latin; yelp, amazon; ptb, wikitext2, wikitext103 (all at hand)."),
     ] = None,
-    system: Annotated[
-        list[str] | None, typer.Option("--system", "--part", help="Such as blm or insertion; by default all.")
-    ] = None,
+    system: Annotated[list[str] | None, typer.Option("--system", "--part", help="Such as blm; by default all.")] = None,
     seconds: Annotated[float, typer.Option(help="Wall-clock limit of each training; 0: all its steps.")] = 0.0,
     jobs: Annotated[int, typer.Option(help="Processes that train or measure at the same time.")] = 1,
     texts: Annotated[int | None, typer.Option(help="infilling, restoration: use so many test texts (all).")] = None,
-    orders: Annotated[
-        int | None, typer.Option(help="language-modelling: orders m on the whole test set (100).")
-    ] = None,
+    orders: Annotated[int | None, typer.Option(help="language-modelling: orders m on the test set (100).")] = None,
     backbone: Annotated[
         str | None, typer.Option(help="infilling: the encoder of BERT+LM, a folder or a Hub id; MiniLM by default.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from blanklm.bulk.lines import one_line_json
-from blanklm.cli.options import Device, Json, expanded
+from blanklm.cli.options import Device, Json, expanded, standard_input
 from blanklm.cli.output import progress_bar, say, terminal
 from blanklm.errors import BlankLMError
 from blanklm.restoration.options import RestoreOptions
@@ -62,9 +62,8 @@ def restore(
     if details or (details is None and (out is not None or sys.stdout.isatty())):
         from blanklm.restoration.report import report
 
-        console = terminal()
         for shown in report(edition):
-            console.print(shown, highlight=False, soft_wrap=True)
+            terminal().print(shown, highlight=False, soft_wrap=True)
 
 
 def _damaged_text(text: str | None, file: Path | None) -> str | bytes:
@@ -74,6 +73,4 @@ def _damaged_text(text: str | None, file: Path | None) -> str | bytes:
         return text
     if file is not None and file != Path("-"):
         return file.read_bytes()
-    if sys.stdin is None or sys.stdin.isatty():
-        raise BlankLMError('no text: write blanklm restore "τῶι δ[. . . .]", or use --file or a pipe')
-    return sys.stdin.buffer.read()
+    return standard_input('restore "τῶι δ[. . . .]"').read()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, one_line_json
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, load_model, read_lines
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, load_model, read_lines
 from blanklm.cli.output import print_error, progress_bar, say
 from blanklm.errors import BlankLMError
 from blanklm.options import ScoreMethod
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
+    texts: WholeTexts = None,
     file: File = None,
     model: Model = None,
     method: Annotated[ScoreMethod, typer.Option(help="exact: up to 16 tokens.")] = "monte-carlo",
@@ -45,14 +46,14 @@ def score(
     failed = scored = tokens = 0
     total = 0.0
     while group := list(islice(lines, LINES_AT_ONCE)):
-        reasons = [_reason_not_to_score(language_model, line, method) for line in group]
-        good = [line.text for line, reason in zip(group, reasons, strict=True) if reason is None]
+        encoded = [attempt(line, partial(language_model.to_score, method=method)) for line in group]
+        good = [line.text for line, ids in zip(group, encoded, strict=True) if not isinstance(ids, str)]
         with progress_bar(language_model.score_work(good, method, orders), "canvases") as advance:
             answers = iter(language_model.score(good, method, orders, seed, progress=advance) if good else ())
-        for line, reason in zip(group, reasons, strict=True):
-            if reason is not None:
+        for line, ids in zip(group, encoded, strict=True):
+            if isinstance(ids, str):
                 failed += 1
-                print_error(Answer(line, error=reason), as_json)
+                print_error(Answer(line, error=ids), as_json)
                 continue
             answer = next(answers)
             scored, tokens, total = scored + 1, tokens + answer.tokens, total + answer.log_prob
@@ -67,16 +68,6 @@ def score(
         sys.exit(1)
     if not scored:
         raise BlankLMError("there is no text to score: give one, or a --file with some")
-
-
-def _reason_not_to_score(language_model: BlankLM, line: Line, method: ScoreMethod) -> str | None:
-    if line.error:
-        return line.error
-    try:
-        language_model.to_score(line.text, method)
-    except BlankLMError as error:
-        return str(error)
-    return None
 
 
 def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from blanklm.errors import BlankLMError
-
-if TYPE_CHECKING:
-    pass
 from blanklm.cli.options import Device
+from blanklm.errors import BlankLMError
 
 
 def serve(
@@ -19,13 +16,9 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0: on every network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8000,
-    token: Annotated[
-        str | None, typer.Option(envvar="BLANKLM_TOKEN", help="What clients must send as a bearer token.")
-    ] = None,
+    token: Annotated[str | None, typer.Option(envvar="BLANKLM_TOKEN", help="The bearer token to require.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(help="A further name that the server is called by.")] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="Another site whose pages may call the API (CORS).")
-    ] = None,
+    allow_origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API (CORS).")] = None,
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: change a limit, such as deadline=10.")] = None,
     device: Device = None,
 ) -> None:

@@ -17,23 +17,17 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run and of its best model.")],
     texts: Annotated[
         Path | None,
-        typer.Argument(
-            help="A file with one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."
-        ),
+        typer.Argument(help="A file, one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."),
     ] = None,
     valid: Annotated[
         Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out from its last saved state.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last state.")] = False,
     task: Annotated[
         Literal["fill", "transfer"],
         typer.Option(help="fill: train a BLM; transfer: train a model that rewrites texts in another style."),
     ] = "fill",
-    style0: Annotated[
-        Path | None, typer.Option(help="transfer: texts in one style, which is named after the file.")
-    ] = None,
+    style0: Annotated[Path | None, typer.Option(help="transfer: texts in one style, named after the file.")] = None,
     style1: Annotated[Path | None, typer.Option(help="transfer: texts in the other style.")] = None,
     *,
     options: FitOptions,

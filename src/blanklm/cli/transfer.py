@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, one_line_json
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, expanded, read_lines
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, read_lines
 from blanklm.cli.output import print_error, progress_bar, say, warn_of_unknown
 from blanklm.errors import BlankLMError
 from blanklm.transfer.options import TransferOptions
@@ -18,22 +18,18 @@ from blanklm.transfer.options import TransferOptions
 if TYPE_CHECKING:
     from blanklm.transfer.marking import MarkedText
     from blanklm.transfer.results import TextRewrites
-    from blanklm.transfer.transfer import Transfer
 
 
 @expanded
 def transfer(
-    texts: Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")] = None,
-    to: Annotated[
-        str | None, typer.Option(help="The style to write in: negative or positive, for the bundled model.")
-    ] = None,
+    texts: WholeTexts = None,
+    to: Annotated[str | None, typer.Option(help="The style to write in, such as negative or positive.")] = None,
     mask: Annotated[
         list[str] | None,
-        typer.Option(help="A word or phrase to replace; repeat for several. None: found by attention."),
+        typer.Option(help="A word or phrase to replace; may be repeated. None: found by attention."),
     ] = None,
     show_mask: Annotated[
-        bool,
-        typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that."),
+        bool, typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that.")
     ] = False,
     file: File = None,
     model: Model = None,
@@ -54,48 +50,26 @@ def transfer(
     rewriter = Transfer.from_pretrained(model or DEFAULT, device)
     if to is not None:
         rewriter.style_number(to)
-    lines, failures, first = read_lines(texts, file, jsonl), 0, 0
+    lines, failures = enumerate(read_lines(texts, file, jsonl)), 0
     with progress_bar(None, "texts") as advance:
-        while group := list(islice(lines, LINES_AT_ONCE)):
-            marked = [_mark(rewriter, line, mask) for line in group]
-            results = _rewrite(rewriter, marked, to, options, first)
-            for line, marked_text, result in zip(group, marked, results, strict=True):
-                if isinstance(marked_text, str):
+        while group := dict(islice(lines, LINES_AT_ONCE)):
+            marked = {number: attempt(line, partial(rewriter.mark, mask=mask)) for number, line in group.items()}
+            # Samples depend on the number of a line, not on how lines are grouped.
+            ready = {number: marked_text for number, marked_text in marked.items() if not isinstance(marked_text, str)}
+            results: dict[int, TextRewrites | None] = {}
+            if to is not None and ready:
+                rewrites = rewriter.rewrite(list(ready.values()), to, options=options, numbers=list(ready))
+                results = dict(zip(ready, rewrites, strict=True))
+            for number, line in group.items():
+                if isinstance(marked_text := marked[number], str):
                     failures += 1
                     print_error(Answer(line, error=marked_text), as_json)
                 else:
-                    _print_result(marked_text, result, line, as_json, show_mask)
+                    _print_result(marked_text, results.get(number), line, as_json, show_mask)
             sys.stdout.flush()
             advance(len(group))
-            first += len(group)
     if failures:
         sys.exit(1)
-
-
-def _mark(rewriter: Transfer, line: Line, mask: list[str] | None) -> MarkedText | str:
-    """Mark a line; if that fails, return the message of the error."""
-    if line.error is not None:
-        return line.error
-    try:
-        return rewriter.mark(line.text, mask)
-    except BlankLMError as error:
-        return str(error)
-
-
-def _rewrite(
-    rewriter: Transfer, marked: list[MarkedText | str], to: str | None, options: TransferOptions, first: int
-) -> Iterator[TextRewrites | None]:
-    """Yield the result of each text; None for a line with an error, and for all without a style to write in.
-
-    ``first`` is the number of the first line: samples depend on it, not on how lines are grouped.
-    """
-    ready = [(number, m) for number, m in enumerate(marked, first) if not isinstance(m, str)]
-    results: Iterator[TextRewrites | None] = iter(())
-    if to is not None and ready:
-        numbers = [number for number, _ in ready]
-        results = iter(rewriter.rewrite([m for _, m in ready], to, options=options, numbers=numbers))
-    for marked_text in marked:
-        yield None if isinstance(marked_text, str) else next(results, None)
 
 
 def _print_result(marked: MarkedText, result: TextRewrites | None, line: Line, as_json: bool, show_mask: bool) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,33 +25,20 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from blanklm import __version__
-from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError
 from blanklm.serve.events import EVENT_SCHEMA, Stream
 from blanklm.serve.guard import Guard, refusal_response
 from blanklm.serve.limits import Limits, Refusal, deadline_passed
+from blanklm.serve.loading import Product
 from blanklm.serve.prometheus import Metrics, MetricsMiddleware
 from blanklm.serve.tasks import TASKS
-from blanklm.serve.tasks.canvases import CanvasJob
-from blanklm.serve.tasks.fill import FillBody
-from blanklm.serve.tasks.task import Task, TaskBody
-from blanklm.serve.worker import Job, Stopped, Worker
+from blanklm.serve.tasks.fill import StreamableBody
+from blanklm.serve.tasks.task import Task, TaskBody, options_of
+from blanklm.serve.worker import Client, Job, Stopped, Worker
 
 LOG = logging.getLogger("uvicorn.error")
 STATIC = Path(__file__).parent / "static"
-
-
-class ServedModel(Protocol):
-    """What the server itself asks of a model: BlankLM, Restorer or Transfer."""
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    @property
-    def longest(self) -> int: ...
-    @property
-    def parameters(self) -> int: ...
-    @property
-    def about(self) -> dict[str, Any]: ...
 
 
 class ErrorDetail(BaseModel):
@@ -103,7 +90,7 @@ REFUSALS = {
 class Service:
     """The state that the endpoints share: models, worker, limits and metrics."""
 
-    def __init__(self, models: Mapping[str, ServedModel], limits: Limits) -> None:
+    def __init__(self, models: Mapping[str, Product], limits: Limits) -> None:
         self.models, self.limits, self.metrics = dict(models), limits, Metrics()
         self.worker = Worker(limits, self.metrics.observe)
         self.metrics.watch(self.worker)
@@ -120,52 +107,49 @@ class Service:
             raise Refusal(404, "no_such_model", message, "model")
         deadline = time.monotonic() + min(self.limits.deadline, body.deadline or self.limits.deadline)
         models = {name: self.models[name] for name in ([body.model] if body.model is not None else names)}
-        return await run_in_threadpool(task.jobs_with, models, body, self.limits, deadline)
+        return await run_in_threadpool(task.jobs, models, body, self.limits, Client(deadline))
 
     async def wait_for(self, jobs: Sequence[Job], request: Request) -> None:
         """Wait for all jobs; when the deadline passes or the client leaves, stop the rest."""
         answers = (asyncio.wrap_future(job.answer) for job in jobs)
         done: asyncio.Future[Any] = asyncio.gather(*answers, return_exceptions=True)
         gone: asyncio.Future[Any] = asyncio.create_task(_disconnect(request))
+        client = jobs[0].client
         try:
-            seconds = jobs[0].deadline - time.monotonic()
+            seconds = client.deadline - time.monotonic()
             await asyncio.wait({done, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
                 raise Refusal(499, "gone", "the client has left") if gone.done() else deadline_passed()
         finally:
-            for job in jobs:
-                job.leave()
+            client.left = True
             gone.cancel()
 
-    def model_records(self) -> list[ModelRecord]:
+    def model_records(self) -> list[dict[str, Any]]:
         return [
-            ModelRecord(
-                name=name,
-                default=name == next(iter(self.models)),
-                tasks=[task.name for task in TASKS if task.takes(model)],
-                tokens=model.tokenizer.kind,
-                max_length=model.longest,
-                parameters=model.parameters,
-                language=str(model.about.get("language", "")),
-                licence=str(model.about.get("licence", "")),
-                summary=str(model.about.get("summary", "")),
-                styles=list(getattr(model, "styles", ())),
-            )
+            {
+                "name": name,
+                "default": name == next(iter(self.models)),
+                "tasks": [task.name for task in TASKS if task.takes(model)],
+                "tokens": model.tokenizer.kind,
+                "max_length": model.longest,
+                "parameters": model.parameters,
+                **{key: str(model.about.get(key, "")) for key in ("language", "licence", "summary")},
+                "styles": list(getattr(model, "styles", ())),
+            }
             for name, model in self.models.items()
         ]
 
 
-def refusal_of(job: Job, place: int) -> Refusal | None:
-    """Return the reason why a finished job has no answer; None if it has one."""
+def check_answer(job: Job, place: int) -> None:
+    """Raise the reason why the finished job of a text has no answer, if it has none."""
     error = job.answer.exception()
     if isinstance(error, BlankLMError):
-        return Refusal(422, "no_fill", str(error), f"texts[{place}]")
+        raise Refusal(422, "no_fill", str(error), f"texts[{place}]")
     if isinstance(error, Stopped) or (error is None and job.answer.result() is None):
-        return deadline_passed()
+        raise deadline_passed()
     if error is not None:
         LOG.error("a %s job failed", job.task, exc_info=error)
-        return internal_error()
-    return None
+        raise internal_error()
 
 
 def internal_error() -> Refusal:
@@ -179,7 +163,7 @@ async def _disconnect(request: Request) -> None:
 
 
 def create_app(
-    models: Mapping[str, ServedModel],
+    models: Mapping[str, Product],
     limits: Limits | None = None,
     token: str | None = None,
     hosts: Sequence[str] | None = None,
@@ -204,6 +188,7 @@ def create_app(
         version=__version__,
         description="Fill blanks of any length in text. A blank is written ___, ___[3] or ___[2-5].",
         lifespan=lifespan,
+        exception_handlers=dict.fromkeys((Refusal, RequestValidationError, HTTPException, Exception), refuse),
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
     )
@@ -214,7 +199,6 @@ def create_app(
         if service.models_for(task):
             _add_endpoint(app, service, task, security)
     _add_pages(app, service, security)
-    _add_error_handlers(app)
     # The last one added is the outermost: count all requests, then CORS (preflights come without a token), then guard.
     app.add_middleware(Guard, limits=limits, token=token, hosts=hosts)
     if origins:
@@ -235,28 +219,26 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, security: Sequence
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorAnswer, "description": reason} for status, reason in REFUSALS.items()
     }
-    if issubclass(task.Body, FillBody):
+    if issubclass(task.Body, StreamableBody):
         responses[200] = {"content": {"text/event-stream": {"schema": EVENT_SCHEMA}}}
 
     async def endpoint(request: Request, body: TaskBody) -> Response:
         jobs = await service.jobs(task, body)
 
         def result_of(job: Job, place: int) -> dict[str, Any]:
-            refusal = refusal_of(job, place)
-            if refusal is not None:
-                raise refusal
+            check_answer(job, place)
             return task.results(body, [job])[0]
 
-        if isinstance(body, FillBody) and body.stream:
-            stream = Stream(cast("Sequence[CanvasJob]", jobs), body.live, result_of)  # only canvases are streamed
+        if isinstance(body, StreamableBody) and body.stream:
+            # A beam knows only at its end which trajectory is the best.
+            stream = Stream(jobs, options_of(FillOptions, body, service.limits).is_greedy, result_of)
             service.worker.submit(jobs)
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # for proxies in between
             return StreamingResponse(stream.events(), media_type="text/event-stream", headers=headers)
         service.worker.submit(jobs)
         await service.wait_for(jobs, request)
         for place, job in enumerate(jobs):
-            if (refusal := refusal_of(job, place)) is not None:
-                raise refusal
+            check_answer(job, place)
         results = task.results(body, jobs)
         name = task.answered_by(body.model or service.models_for(task)[0], results)
         return JSONResponse({"model": name, "results": results})
@@ -273,9 +255,9 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, security: Sequence
 
 
 def _add_pages(app: FastAPI, service: Service, security: Sequence[Any]) -> None:
-    @app.get("/v1/models", summary="The models that are served.", dependencies=security)
-    async def models() -> ModelsAnswer:
-        return ModelsAnswer(models=service.model_records())
+    @app.get("/v1/models", summary="The models that are served.", dependencies=security, response_model=ModelsAnswer)
+    async def models() -> dict[str, Any]:
+        return {"models": service.model_records()}
 
     @app.get("/healthz", summary="Is the process alive?")
     async def healthz() -> Status:
@@ -298,39 +280,25 @@ def _add_pages(app: FastAPI, service: Service, security: Sequence[Any]) -> None:
     app.mount("/static", StaticFiles(directory=STATIC))
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    @app.exception_handler(Refusal)
-    async def refuse(request: Request, refusal: Refusal) -> JSONResponse:
-        return refusal_response(refusal)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        # Of the alternatives of a union, report the one that matched furthest: it is what the client meant.
-        first = max(error.errors(), key=lambda e: len(e["loc"]))
-        if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-            return refusal_response(
-                Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
-            )
-        if first["type"] == "json_invalid":
-            return refusal_response(Refusal(400, "not_json", f"the body is not JSON: {first['ctx']['error']}"))
-        return refusal_response(Refusal(422, "invalid", first["msg"], field_name(first["loc"])))
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+async def refuse(request: Request, error: Exception) -> JSONResponse:
+    """Answer an error with its refusal."""
+    if isinstance(error, RequestValidationError):
+        error = _refusal_of_body(request, error)
+    elif isinstance(error, HTTPException):
         codes = {404: "not_found", 405: "method_not_allowed", 400: "not_json"}
-        return refusal_response(
-            Refusal(
-                error.status_code,
-                codes.get(error.status_code, "http"),
-                str(error.detail),
-                None,
-                dict(error.headers or {}),
-            )
-        )
+        code, headers = codes.get(error.status_code, "http"), dict(error.headers or {})
+        error = Refusal(error.status_code, code, str(error.detail), None, headers)
+    return refusal_response(error if isinstance(error, Refusal) else internal_error())
 
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return refusal_response(internal_error())
+
+def _refusal_of_body(request: Request, error: RequestValidationError) -> Refusal:
+    # Of the alternatives of a union, report the one that matched furthest: it is what the client meant.
+    first = max(error.errors(), key=lambda e: len(e["loc"]))
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
+    if first["type"] == "json_invalid":
+        return Refusal(400, "not_json", f"the body is not JSON: {first['ctx']['error']}")
+    return Refusal(422, "invalid", first["msg"], field_name(first["loc"]))
 
 
 def field_name(place: Sequence[str | int]) -> str | None:

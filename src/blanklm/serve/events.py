@@ -20,7 +20,7 @@ from typing import Any
 
 from blanklm.core.canvas import Trajectory
 from blanklm.serve.limits import Refusal, deadline_passed
-from blanklm.serve.tasks.canvases import CanvasJob
+from blanklm.serve.worker import Job
 
 EVENT_SCHEMA = {
     "type": "object",
@@ -32,25 +32,6 @@ EVENT_SCHEMA = {
 }
 
 
-class StepLog:
-    """The steps of one text that have been sent."""
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.sent: list[dict[str, Any]] = []
-
-    def update(self, steps: list[dict[str, Any]]) -> list[bytes]:
-        """Return the events that lead from what has been sent to ``steps``."""
-        events = []
-        if steps[: len(self.sent)] != self.sent:
-            events.append(event("restart", {"text": self.place}))
-            self.sent = []
-        for number in range(len(self.sent), len(steps)):
-            events.append(event("step", {"text": self.place, "step": number, **steps[number]}))
-        self.sent = list(steps)
-        return events
-
-
 def event(name: str, data: dict[str, Any]) -> bytes:
     """Encode one server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
@@ -59,58 +40,58 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 class Stream:
     """The events of the jobs of a request; create it before they are submitted."""
 
-    def __init__(
-        self, jobs: Sequence[CanvasJob], live: bool, result_of: Callable[[CanvasJob, int], dict[str, Any]]
-    ) -> None:
+    def __init__(self, jobs: Sequence[Job], live: bool, result_of: Callable[[Job, int], dict[str, Any]]) -> None:
         """``live``: send steps when they are taken. ``result_of`` returns the record of a finished job or raises."""
         self.jobs, self.result_of = jobs, result_of
         self._loop = asyncio.get_running_loop()
-        self._news: asyncio.Queue[tuple[CanvasJob, Trajectory | None]] = asyncio.Queue()  # None: the job has ended
-        self._logs = {job: StepLog(place) for place, job in enumerate(jobs)}
-        self._job_of = {job.answer: job for job in jobs}
-        for job in jobs:
+        self._news: asyncio.Queue[tuple[int, Trajectory | Future[Any]]] = asyncio.Queue()
+        self._sent: list[list[dict[str, Any]]] = [[] for _ in jobs]  # the steps of each text that have been sent
+        for place, job in enumerate(jobs):
             if live:
-                job.follow = partial(self._tell, job)
-            job.answer.add_done_callback(self._end)
+                job.item.watcher.follow = partial(self._tell, place)
+            job.answer.add_done_callback(partial(self._tell, place))
 
-    def _end(self, answer: Future[Any]) -> None:
-        job = self._job_of.get(answer)
-        if job is not None:
-            self._tell(job)
-
-    def _tell(self, job: CanvasJob, trajectory: Trajectory | None = None) -> None:
-        """Report, from the thread of the worker, that a job has taken a step or has ended."""
+    def _tell(self, place: int, news: Trajectory | Future[Any]) -> None:
+        """Report, from the thread of the worker, that a job has taken a step or has its answer."""
         with suppress(RuntimeError):  # the loop is closed: nobody is listening
-            self._loop.call_soon_threadsafe(self._news.put_nowait, (job, trajectory))
+            self._loop.call_soon_threadsafe(self._news.put_nowait, (place, news))
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the events until all jobs have ended or the deadline has passed."""
-        running = len(self.jobs)
+        running, client = len(self.jobs), self.jobs[0].client
         try:
             while running:
-                async with asyncio.timeout(self.jobs[0].deadline - time.monotonic()):
-                    job, trajectory = await self._news.get()
-                running -= trajectory is None
-                for part in self._news_of(job, trajectory):
+                async with asyncio.timeout(client.deadline - time.monotonic()):
+                    place, news = await self._news.get()
+                if isinstance(news, Trajectory):
+                    steps = self._steps(place, news.to_json()[:-1])  # the last canvas has no action yet
+                else:
+                    running -= 1
+                    steps = self._end(place)
+                for part in steps:
                     yield part
             yield event("done", {})
         except TimeoutError:
             yield event("error", deadline_passed().to_json())
         finally:
-            for job in self.jobs:
-                job.leave()
-                job.follow = None
-            self.jobs, self._logs, self._job_of = (), {}, {}  # break the reference cycle between stream and jobs
+            client.left = True
+            self.jobs = ()  # break the reference cycle between stream and jobs
 
-    def _news_of(self, job: CanvasJob, trajectory: Trajectory | None) -> Iterator[bytes]:
-        log = self._logs[job]
-        if trajectory is not None:
-            yield from log.update(trajectory.to_json()[:-1])  # the last canvas has no action yet
-            return
+    def _steps(self, place: int, steps: list[dict[str, Any]]) -> Iterator[bytes]:
+        """Yield the events that lead from what has been sent to ``steps``."""
+        sent, self._sent[place] = self._sent[place], steps
+        if steps[: len(sent)] != sent:
+            yield event("restart", {"text": place})
+            sent = []
+        for number, step in enumerate(steps[len(sent) :], len(sent)):
+            yield event("step", {"text": place, "step": number, **step})
+
+    def _end(self, place: int) -> Iterator[bytes]:
+        job = self.jobs[place]
         try:
-            result = self.result_of(job, log.place)
+            result = self.result_of(job, place)
         except Refusal as refusal:
-            yield event("error", {"text": log.place, **refusal.to_json()})
+            yield event("error", {"text": place, **refusal.to_json()})
             return
-        yield from log.update(job.answer.result()[0].trajectory.to_json())
-        yield event("fill", {"text": log.place, "result": result})
+        yield from self._steps(place, job.answer.result()[0].trajectory.to_json())
+        yield event("fill", {"text": place, "result": result})

@@ -9,10 +9,11 @@ from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from blanklm.transfer.transfer import Transfer
 
-PRODUCTS: dict[str, type[BlankLM] | type[Restorer] | type[Transfer]] = {"restore": Restorer, "transfer": Transfer}
+Product = BlankLM | Restorer | Transfer
+PRODUCTS: dict[str, type[Product]] = {"restore": Restorer, "transfer": Transfer}
 
 
-def load(name: str, device: str | None = None) -> BlankLM | Restorer | Transfer:
+def load(name: str, device: str | None = None) -> Product:
     """Load a bundled model, a folder or a model of the Hub; one that no product takes is refused by ``BlankLM``."""
     entry = registry.find(checkpoint.read_config(pretrained.locate(name))["kind"])
     product = "fill" if entry is None else entry[0].product

@@ -26,27 +26,38 @@ class Stopped(Exception):
     """The job was stopped, because its client has left or its deadline has passed."""
 
 
+class Client:
+    """Whoever waits for the answers of a request until a deadline, on the clock of ``time.monotonic``.
+
+    Items of jobs refer to the client, not to the job: a job that its own item refers to would outlive its answer.
+    """
+
+    def __init__(self, deadline: float = float("inf")) -> None:
+        self.deadline, self.left = deadline, False
+
+    def waits(self) -> bool:
+        return not self.left and time.monotonic() < self.deadline
+
+    def check(self, done: int = 0) -> None:
+        """Raise Stopped if nobody waits any more; long work calls this as it progresses."""
+        if not self.waits():
+            raise Stopped
+
+
 @dataclass(eq=False)
 class Job:
-    """One unit of work with its deadline (on the clock of ``time.monotonic``) and its future answer."""
+    """One unit of work with its future answer."""
 
     task: str
     group: Hashable  # within the task
     item: Any
     run: Run  # called once for the items of all jobs in a batch
+    client: Client
     size: int = 1  # tokens in one forward pass
-    deadline: float = float("inf")
     answer: Future = field(default_factory=Future)
-    left: bool = False  # whether the client is gone
 
     def __post_init__(self) -> None:
         self.answer.set_running_or_notify_cancel()  # only the worker may end it, not a client that gives up waiting
-
-    def leave(self) -> None:
-        self.left = True
-
-    def wanted(self) -> bool:
-        return not self.left and time.monotonic() < self.deadline
 
     @property
     def outcome(self) -> str:
@@ -89,7 +100,7 @@ class Worker:
             if self._closing:
                 raise Refusal(503, "closing", "the server is shutting down: try again later", None, _retry_after(1))
             if len(self._queue) + len(jobs) > self.limits.queue:
-                self._drop_unwanted()
+                self._drop_abandoned()
             if len(self._queue) + len(jobs) > self.limits.queue:
                 seconds = ceil(len(self._queue) * self._seconds_per_text)
                 message = f"{len(self._queue)} texts are waiting already: try again in {max(1, seconds)} s"
@@ -125,18 +136,18 @@ class Worker:
                 self._linger()
                 if not self._queue:
                     return []
-                self._drop_unwanted()
+                self._drop_abandoned()
                 if self._queue:
                     batch = self._choose()
                     chosen = set(batch)
                     self._queue = [job for job in self._queue if job not in chosen]
                     return batch
 
-    def _drop_unwanted(self) -> None:
-        """Stop the queued jobs whose answers nobody wants any more."""
+    def _drop_abandoned(self) -> None:
+        """Stop the queued jobs whose answers nobody waits for any more."""
         queue, self._queue = self._queue, []
         for job in queue:
-            if job.wanted():
+            if job.client.waits():
                 self._queue.append(job)
             else:
                 job.answer.set_exception(Stopped())
@@ -166,6 +177,11 @@ class Worker:
                 break
             batch.append(job)
         return batch
+
+
+def call_each(items: list[Callable[[], Any]]) -> list[Any]:
+    """Run jobs whose items are the work itself."""
+    return [item() for item in items]
 
 
 def _run(batch: list[Job]) -> None:

@@ -1,8 +1,7 @@
-"""What the server does, one module a task. A task that is listed here has its endpoint, ``POST /v1/<name>``."""
+"""The tasks of the server. A task that is listed here has its endpoint, ``POST /v1/<name>``."""
 
-from blanklm.serve.tasks.fill import FillTask
+from blanklm.serve.tasks.fill import FillTask, SampleTask
 from blanklm.serve.tasks.restore import RestoreTask
-from blanklm.serve.tasks.sample import SampleTask
 from blanklm.serve.tasks.score import ScoreTask
 from blanklm.serve.tasks.task import Task
 from blanklm.serve.tasks.transfer import TransferTask

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from pydantic import BaseModel, Field
 
-from blanklm.api import BlankLM, Score
-from blanklm.errors import BlankLMError
+from blanklm.api import BlankLM
 from blanklm.options import ScoreMethod
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.task import Task, TaskBody, check_texts
-from blanklm.serve.worker import Job, Stopped
+from blanklm.serve.tasks.task import Task, TaskBody, check_texts, refusing_text
+from blanklm.serve.worker import Client, Job, call_each
 
 
 class ScoreBody(TaskBody):
@@ -30,36 +31,27 @@ class ScoreResult(BaseModel):
     standard_error: float | None = None
 
 
-class ScoreTask(Task):
+class ScoreTask(Task[BlankLM, ScoreBody]):
     name = "score"
     summary = "How probable whole texts are."
+    Model = BlankLM
     Body = ScoreBody
     Result = ScoreResult
 
-    def jobs(self, name: str, model: BlankLM, body: ScoreBody, limits: Limits, deadline: float) -> list[Job]:
-        """One job a request: all the canvases of its texts are one flat batch already."""
+    def jobs(self, models: Mapping[str, BlankLM], body: ScoreBody, limits: Limits, client: Client) -> list[Job]:
+        """Return one job per request: all the canvases of its texts are one flat batch already."""
+        model = next(iter(models.values()))
         check_texts(body.texts, limits)
         for place, text in enumerate(body.texts):
-            try:
+            with refusing_text(place):
                 model.to_score(text, body.method)
-            except BlankLMError as error:
-                raise Refusal(422, "bad_text", str(error), f"texts[{place}]") from None
         canvases = model.score_work(body.texts, body.method, body.orders)
         if canvases > limits.canvases:
             message = f"{canvases:,} canvases are too many, at most {limits.canvases:,}: fewer texts or fewer orders"
             raise Refusal(422, "too_many_canvases", message, "orders" if body.method != "exact" else "texts")
+        budget = min(4096, limits.batch_tokens)
+        score = partial(model.score, body.texts, body.method, body.orders, body.seed, client.check, budget)
+        return [Job(self.name, object(), score, call_each, client)]  # in a group of its own
 
-        def run(items: list[list[str]]) -> list[list[Score]]:
-            def go_on(done: int) -> None:
-                if not job.wanted():
-                    raise Stopped
-
-            go_on(0)
-            budget = min(4096, limits.batch_tokens)
-            return [model.score(texts, body.method, body.orders, body.seed, go_on, budget) for texts in items]
-
-        job = Job(self.name, object(), body.texts, run, deadline=deadline)  # a group of its own
-        return [job]
-
-    def results(self, body: ScoreBody, jobs: Sequence[Job]) -> list[dict]:
+    def results(self, body: ScoreBody, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         return [score.to_json() for score in jobs[0].answer.result()]

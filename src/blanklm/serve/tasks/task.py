@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
-from blanklm.api import BlankLM
-from blanklm.errors import OptionError
+from blanklm.errors import BlankLMError, OptionError
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.worker import Job
+from blanklm.serve.worker import Client, Job
 
 OptionsType = TypeVar("OptionsType")
 ModelType = TypeVar("ModelType")
@@ -34,7 +34,33 @@ class TaskBody(Record):
     )
 
 
-def with_options(base: type[TaskBody], options: type) -> type[TaskBody]:
+class Task(ABC, Generic[ModelType, BodyType]):
+    """An endpoint for models of one type."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    Model: ClassVar[type]
+    Body: ClassVar[type[TaskBody]]
+    Result: ClassVar[type]  # of one text: a pydantic model or a TypedDict
+
+    def takes(self, model: Any) -> bool:
+        """Tell whether a model can do the task; there is an endpoint if any served model can."""
+        return isinstance(model, self.Model)
+
+    @abstractmethod
+    def jobs(self, models: Mapping[str, ModelType], body: BodyType, limits: Limits, client: Client) -> list[Job]:
+        """Return the jobs of a request, given the models that it may use, the default first; or raise Refusal."""
+
+    @abstractmethod
+    def results(self, body: BodyType, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        """Return one Result per text of the request, from jobs that have their answers."""
+
+    def answered_by(self, name: str, results: list[dict[str, Any]]) -> str:
+        """Return the name of the model that gave the results; ``name`` is the requested model or the default."""
+        return name
+
+
+def with_options(base: type[BodyType], options: type) -> type[BodyType]:
     """Return a body that also has the fields of a dataclass of ``options`` (see ``blanklm.options``)."""
     hints = get_type_hints(options)
     added: dict[str, Any] = {}
@@ -46,58 +72,39 @@ def with_options(base: type[TaskBody], options: type) -> type[TaskBody]:
         if len(names) > 1:  # an option with an old name, which requests may still use
             extra["validation_alias"] = AliasChoices(*names)
         added[field.name] = hints[field.name], Field(field.default, description=field.metadata["help"], **extra)
-    return create_model(f"{options.__name__}Body", __base__=base, **added)
+    return create_model(options.__name__.replace("Options", "Body"), __base__=base, **added)
 
 
-def options_of(options: type[OptionsType], body: TaskBody) -> OptionsType:
-    """Return the options of a request; refuse an invalid one by its name."""
+def options_of(options_type: type[OptionsType], body: TaskBody, limits: Limits, *counts: str) -> OptionsType:
+    """Return the options of a request; refuse an invalid one by its name, and ``counts`` above the limit."""
+    values = {field.name: getattr(body, field.name) for field in fields(options_type)}  # type: ignore[arg-type]
     try:
-        return options(**{field.name: getattr(body, field.name) for field in fields(options)})  # type: ignore[arg-type]
+        options = options_type(**values)
     except OptionError as error:
         raise Refusal(422, "invalid", str(error), error.option) from None
-
-
-class Task(ABC, Generic[ModelType, BodyType]):
-    """An endpoint for models of one type."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    Body: ClassVar[type[TaskBody]]
-    Result: ClassVar[type]  # of one text: a pydantic model or a TypedDict
-
-    def takes(self, model: Any) -> bool:
-        """Tell whether a model can do the task; there is an endpoint if any served model can."""
-        return isinstance(model, BlankLM)
-
-    def jobs_with(
-        self, models: Mapping[str, ModelType], body: BodyType, limits: Limits, deadline: float
-    ) -> Sequence[Job]:
-        """Return the jobs of a request, given the models that it may use; most tasks use the first."""
-        name, model = next(iter(models.items()))
-        return self.jobs(name, model, body, limits, deadline)
-
-    def answered_by(self, name: str, results: list[dict[str, Any]]) -> str:
-        """Return the name of the model that gave the results; ``name`` is the requested model or the default."""
-        return name
-
-    @abstractmethod
-    def jobs(self, name: str, model: ModelType, body: BodyType, limits: Limits, deadline: float) -> Sequence[Job]:
-        """Return the jobs of a request; raise Refusal or BlankLMError if anything is wrong with it."""
-
-    @abstractmethod
-    def results(self, body: BodyType, jobs: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return one Result per text of the request, from jobs that have their answers."""
+    for name in counts:
+        if values[name] > limits.candidates:
+            message = f"{name} is {values[name]}, and at most {limits.candidates} candidates are allowed"
+            raise Refusal(422, "too_many_candidates", message, name)
+    return options
 
 
 def check_texts(texts: Sequence[str], limits: Limits, longest: int | None = None) -> None:
     """Refuse too many texts, and texts of more than ``longest`` characters."""
-    longest = longest or limits.characters
-    if len(texts) > min(limits.texts, limits.queue):
-        most = min(limits.texts, limits.queue)
-        raise Refusal(
-            422, "too_many_texts", f"{len(texts)} texts are too many: send at most {most} per request", "texts"
-        )
+    longest, most = longest or limits.characters, min(limits.texts, limits.queue)
+    if len(texts) > most:
+        message = f"{len(texts)} texts are too many: send at most {most} per request"
+        raise Refusal(422, "too_many_texts", message, "texts")
     for place, text in enumerate(texts):
         if len(text) > longest:
             message = f"the text has {len(text):,} characters, and at most {longest:,} are allowed: split it"
             raise Refusal(422, "text_too_long", message, f"texts[{place}]")
+
+
+@contextmanager
+def refusing_text(place: int) -> Iterator[None]:
+    """Turn an error within the block into the refusal of the text at ``place``."""
+    try:
+        yield
+    except BlankLMError as error:
+        raise Refusal(422, "bad_text", str(error), f"texts[{place}]") from None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakMethod
 
 from pydantic import Field
 
-from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits, Refusal
-from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of, with_options
-from blanklm.serve.worker import Job
+from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of, refusing_text, with_options
+from blanklm.serve.worker import Client, Job
 from blanklm.transfer.marking import MAX_MASKS, MarkedText
 from blanklm.transfer.options import TransferOptions
 from blanklm.transfer.results import TextRewrites, TransferResult
@@ -38,40 +36,26 @@ class TextsToRewrite(TaskBody):
     )
 
 
-class TransferBody(with_options(TextsToRewrite, TransferOptions)):  # type: ignore[misc]  # made of the fields of options
-    pass
-
-
 class TransferTask(Task[Transfer, TextsToRewrite]):
     name = "transfer"
     summary = "Rewrite each text in another style."
-    Body = TransferBody
+    Model = Transfer
+    Body = with_options(TextsToRewrite, TransferOptions)
     Result = TransferResult
 
-    def takes(self, model: Any) -> bool:
-        return isinstance(model, Transfer)
-
-    def jobs(self, name: str, model: Transfer, body: TextsToRewrite, limits: Limits, deadline: float) -> list[Job]:
-        options = options_of(TransferOptions, body)
-        for field in ("n", "samples"):
-            if (count := getattr(options, field)) > limits.candidates:
-                message = f"{field} is {count}, and at most {limits.candidates} candidates are allowed"
-                raise Refusal(422, "too_many_candidates", message, field)
+    def jobs(self, models: Mapping[str, Transfer], body: TextsToRewrite, limits: Limits, client: Client) -> list[Job]:
+        name, model = next(iter(models.items()))
+        options = options_of(TransferOptions, body, limits, "n", "samples")
         if body.to not in model.styles:
             raise Refusal(422, "no_such_style", f"the model writes in {' and '.join(model.styles)}", "to")
         texts = [TextToRewrite(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
         check_texts([entry.text for entry in texts], limits)
-        jobs = []
+        group, run, jobs = (name, body.to, options), partial(rewrite, model, body.to, options), []
         for place, entry in enumerate(texts):
-            try:
+            with refusing_text(place):
                 marked = model.mark(entry.text, entry.mask or body.mask)
-            except BlankLMError as error:
-                raise Refusal(422, "bad_text", str(error), f"texts[{place}]") from None
-            run = partial(rewrite, model, body.to, options)
-            job = Job(self.name, (name, body.to, options), None, run, deadline=deadline)
-            job.item = place, marked, _weak_wanted(job)
-            job.size = len(marked.words) * options.samples * MAX_MASKS
-            jobs.append(job)
+            size = len(marked.words) * options.samples * MAX_MASKS
+            jobs.append(Job(self.name, group, (place, marked, client.waits), run, client, size))
         return jobs
 
     def results(self, body: TextsToRewrite, jobs: Sequence[Job]) -> list[dict[str, Any]]:
@@ -81,17 +65,6 @@ class TransferTask(Task[Transfer, TextsToRewrite]):
 def rewrite(
     model: Transfer, to: str, options: TransferOptions, items: list[tuple[int, MarkedText, Callable[[], bool]]]
 ) -> list[TextRewrites | None]:
-    """Rewrite the texts of a batch; None for one that was given up."""
+    """Rewrite the texts of a batch; None for one that nobody waits for any more."""
     places, marked, wanted = zip(*items, strict=True)
     return model.rewrite(list(marked), to, options=options, numbers=places, wanted=wanted)
-
-
-def _weak_wanted(job: Job) -> Callable[[], bool]:
-    """Return ``job.wanted`` by a weak reference: a job whose item refers to the job would outlive its answer."""
-    reference = WeakMethod(job.wanted)
-
-    def wanted() -> bool:
-        method = reference()
-        return method is not None and method()
-
-    return wanted
