@@ -62,8 +62,9 @@ class ReadsAs(TypedDict):
 
 
 class TransferResult(TypedDict):
-    """The JSON of a text; the server's schema takes the docstring below a field as its description."""
+    """A text and its rewrites."""
 
+    # The server's schema takes the docstring below a field as its description.
     input: str
     to: str
     reads_as: ReadsAs
