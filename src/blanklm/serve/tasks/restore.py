@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from blanklm.restoration.edition import damaged_passages, restore_document
 from blanklm.restoration.notation import Document, Letters, parse
 from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import RestoreOptions
-from blanklm.restoration.records import EditionRecord, PassageRecord
+from blanklm.restoration.records import GapRecord, PassageRecord
 from blanklm.restoration.restorer import Restorer
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Task, TaskBody, check_texts, options_of, refusing_text, with_options
@@ -33,10 +33,12 @@ class ServedPassage(PassageRecord):
     model: str = field(metadata={"description": "The name of the model that restored it."})
 
 
-@dataclass(frozen=True, kw_only=True)
-class RestoreResult(EditionRecord):
+class RestoreResult(BaseModel):
     input: str
-    passages: list[ServedPassage]  # type: ignore[assignment]  # a list that is only read
+    notation: str
+    text: str = Field(description="The text restored, in its own notation.")
+    passages: list[ServedPassage]
+    gaps: list[GapRecord]
 
 
 class RestoreTask(Task[Restorer, TextsToRestore]):
