@@ -28,25 +28,20 @@ __all__ = [
     "restore",
 ]
 
-_HOME = {
-    "Action": "blanklm.core.canvas",
-    "Blank": "blanklm.core.template",
-    "BlankLM": "blanklm.api",
-    "BlankLMError": "blanklm.errors",
-    "Canvas": "blanklm.core.canvas",
-    "Constraint": "blanklm.decoding.constraint",
-    "Fill": "blanklm.core.canvas",
-    "FillOptions": "blanklm.decoding.options",
-    "RestoreOptions": "blanklm.restoration.options",
-    "SampleOptions": "blanklm.decoding.options",
-    "Score": "blanklm.api",
-    "Template": "blanklm.core.template",
-    "Trajectory": "blanklm.core.canvas",
-    "Transfer": "blanklm.transfer.transfer",
-    "TransferOptions": "blanklm.transfer.options",
-    "fit": "blanklm.fitting",
-    "restore": "blanklm.restoration.edition",
+_MODULES = {
+    "api": ("BlankLM", "Score"),
+    "core.canvas": ("Action", "Canvas", "Fill", "Trajectory"),
+    "core.template": ("Blank", "Template"),
+    "decoding.constraint": ("Constraint",),
+    "decoding.options": ("FillOptions", "SampleOptions"),
+    "errors": ("BlankLMError",),
+    "fitting": ("fit",),
+    "restoration.edition": ("restore",),
+    "restoration.options": ("RestoreOptions",),
+    "transfer.options": ("TransferOptions",),
+    "transfer.transfer": ("Transfer",),
 }
+_HOME = {name: f"blanklm.{module}" for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score

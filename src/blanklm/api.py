@@ -294,4 +294,4 @@ class BlankLM:
         ids = self.tokenizer.encode_many(texts)
         if method == "exact":
             return sum(2 ** len(tokens) - 1 for tokens in ids)
-        return likelihood.canvas_count(ids, orders)
+        return orders * sum(map(len, ids))

@@ -60,9 +60,7 @@ def exact(
     for part in torch.nn.functional.pad(shown, (given, 0), value=True).to(policy.device).split(chunk):
         lengths = part.new_full((len(part),), len(text), dtype=torch.long)
         context = torch.full_like(lengths, given) if given else None  # [S]
-        log_probs = policy.action_log_probs(
-            tokens.expand(len(part), -1), lengths, part, None, context
-        )  # [S, given + n]
+        log_probs = policy.action_log_probs(tokens.expand(len(part), -1), lengths, part, None, context)  # [S, L]
         parts.append(log_probs[:, given:].cpu())
         if progress:
             progress(len(part))
@@ -287,8 +285,3 @@ def bound(
         if progress:
             progress(len(pair))
     return total
-
-
-def canvas_count(texts: Sequence[Sequence[int]], orders: int) -> int:
-    """Count the canvases that ``monte_carlo`` scores, for a progress bar."""
-    return orders * sum(len(text) for text in texts)

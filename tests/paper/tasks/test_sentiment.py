@@ -5,14 +5,7 @@ import pytest
 
 from blanklm.data import data_root
 from blanklm.errors import DataError
-from blanklm.paper.tasks.sentiment import (
-    PUBLISHED,
-    Salience,
-    TestSet,
-    placed_by_source,
-    published,
-    score,
-)
+from blanklm.paper.tasks.sentiment import PUBLISHED, Salience, TestSet, placed_by_source, published, score
 
 here = pytest.mark.skipif(not (data_root() / "yelp" / "test.0.xz").exists(), reason="the corpora are not here")
 
