@@ -203,7 +203,7 @@ def test_a_port_that_is_taken_is_one_line(server):
 
 def test_the_missing_extra_is_named(tmp_path):
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(\"No module named 'uvicorn'\", name='uvicorn')")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}  # the same blanklm as here
     command = [sys.executable, "-m", "blanklm", "serve"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 1 and done.stderr == 'error: serving needs uvicorn: pip install "blanklm[serve]"\n'
