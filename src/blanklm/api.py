@@ -92,9 +92,8 @@ class BlankLM:
             api.create_repo(repository, exist_ok=True, **options)
             with tempfile.TemporaryDirectory() as folder:
                 self.save_pretrained(folder)
-                return str(
-                    api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload a blanklm model")
-                )
+                message = "Upload a blanklm model"
+                return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message))
         except Exception as error:  # network, login and permission errors share no narrower base
             raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
 

@@ -138,9 +138,8 @@ def conceal(tokens: Sequence[Token], shown: Iterable[int], lengths: bool = False
         items.append(Blank.exactly(end - position) if lengths else Blank())
         for hidden in range(position, end):
             left, right = hidden - position, end - 1 - hidden
-            actions[hidden] = Action(
-                blank, tokens[hidden], left if lengths else left > 0, right if lengths else right > 0
-            )
+            sides = (left, right) if lengths else (left > 0, right > 0)
+            actions[hidden] = Action(blank, tokens[hidden], *sides)
         blank, position = blank + 1, end
     return Canvas(tuple(items)), actions
 

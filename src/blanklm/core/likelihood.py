@@ -176,10 +176,8 @@ def monte_carlo(
 
 
 def _distinct(text: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-    """Find one of each kind of canvas [U], and the kind [B] of each: orders meet where they show the same positions.
-
-    Canvases are told apart by the text [B] and a sum of 64-bit keys of the positions ``shown`` [B, L].
-    """
+    """Find one of each kind of canvas [U], and the kind [B] of each: orders meet where they show the same positions."""
+    # Canvases are told apart by the text [B] and a sum of 64-bit keys of the positions ``shown`` [B, L].
     keys = random_keys(text.new_full((1,), -1), shown.shape[1])  # [1, L]
     key = torch.where(shown, keys, 0).sum(1) + random_keys(text, 1).squeeze(1)  # [B] wraps around
     return representatives(key)
@@ -222,9 +220,8 @@ class _Pairs:
         lengths, tokens given (if any are), ranks and - log q of the orders of those P pairs."""
         members = np.arange(pair[0], pair[-1] + 1)  # [P]
         tokens, lengths = (part.to(policy.device) for part in self.tokenised.padded(members // self.draws))
-        seeds, written = (
-            torch.from_numpy(part[members]).to(policy.device) for part in (self.seeds, self.written)
-        )  # [P]
+        parts = (self.seeds[members], self.written[members])
+        seeds, written = (torch.from_numpy(part).to(policy.device) for part in parts)  # [P] each
         given = lengths - written if (self.written[members] < self.lengths[members]).any() else None  # [P]
         ranks, log_count = policy.orders(tokens, lengths, seeds, given=given)
         return torch.from_numpy(pair - pair[0]).to(policy.device), tokens, lengths, given, ranks, log_count

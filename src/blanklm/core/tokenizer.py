@@ -94,10 +94,9 @@ class Tokenizer:
                 backend.normalizer = normalizer
             backend.train_from_iterator(texts, trainer)
             return cls(backend)
-        every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-        pre_tokenizer: pre_tokenizers.PreTokenizer = (
-            pre_tokenizers.WhitespaceSplit() if kind == "word" else every_character
-        )
+        pre_tokenizer: pre_tokenizers.PreTokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        if kind == "word":
+            pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         if kind == "word" and marks_apart:
             pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.Split(Regex(_APART), "isolated")])
         # The library's trainer of word vocabularies counts a corpus's own "<unk>" as a second word; so count here.

@@ -109,9 +109,8 @@ class _Drafts:
         self.longest_span = torch.tensor(longest_spans, device=device)[:, None]  # [N, 1]
         self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
         self.starts_word, self.never_written, self.long_words, self.sides = _tables(constraints.tokenizer, device)
-        self.near = torch.tensor(
-            [*range(-NO_REPEAT_WITHIN, 0), *range(1, NO_REPEAT_WITHIN + 1)], device=device
-        )  # [2 NO_REPEAT_WITHIN]
+        near = [*range(-NO_REPEAT_WITHIN, 0), *range(1, NO_REPEAT_WITHIN + 1)]
+        self.near = torch.tensor(near, device=device)  # [2 R], R = NO_REPEAT_WITHIN
         begun = [text.first_draft() for text in texts]
         self.items, self.lengths = (part.to(device) for part in pad([draft.items for draft in begun]))  # [N, L], [N]
         self.origins = pad([draft.origins for draft in begun])[0].to(device)  # [N, L]
@@ -120,9 +119,8 @@ class _Drafts:
         self.least = pad([[rule.min for rule in each] for each in rules])[0].to(device)  # [N, O]
         most = [[NO_MAXIMUM if rule.max == math.inf else int(rule.max) for rule in each] for each in rules]
         self.most = pad(most)[0].to(device)  # [N, O]
-        self.lead_space = pad([[bool(rule.lead_starts_word) for rule in each] for each in rules])[0].to(
-            device
-        )  # [N, O]
+        lead_space = [[bool(rule.lead_starts_word) for rule in each] for each in rules]
+        self.lead_space = pad(lead_space)[0].to(device)  # [N, O]
         self.text = torch.arange(len(texts), device=device)  # [N] which of the texts a draft is of
         self.written: list[Tensor] = []  # [5, R] of each pass: text, blank, token, left, right
         self.log_probs: list[Tensor] = []  # [R] of each pass
