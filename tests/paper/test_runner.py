@@ -28,7 +28,7 @@ def step(folder: Path, name: str, *after: str, fails: bool = False) -> Step:
     return Step(name, partial(leave, folder / name, fails), (folder / name).exists, after)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_steps_are_done_once_and_after_those_they_need(tmp_path, jobs):
     steps = [step(tmp_path, "first"), step(tmp_path, "second", "first", "of another list"), step(tmp_path, "third")]
     (tmp_path / "third").write_text("before")
@@ -39,6 +39,7 @@ def test_steps_are_done_once_and_after_those_they_need(tmp_path, jobs):
     assert [(tmp_path / name).stat().st_mtime_ns for name in ("third", "first", "second")] == times
 
 
+@pytest.mark.slow
 def test_in_processes_a_failure_stops_only_what_comes_after_it(tmp_path, capfd):
     steps = [step(tmp_path, "bad", fails=True), step(tmp_path, "later", "bad"), step(tmp_path, "other")]
     with pytest.raises(BlankLMError, match="bad failed: repair the error above and run"):
@@ -65,7 +66,7 @@ class Counted(Experiment):
         return {"models": len(list(self.out.glob("*/*/training.json")))}
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_experiments_are_trained_and_measured_and_their_rows_say_where_they_come_from(tmp_path, jobs):
     experiments = [Counted(out=tmp_path, corpus="text", system=name) for name in "bca"]
     rows = runner.run_experiments(experiments, jobs)

@@ -6,6 +6,7 @@ import pytest
 from safetensors.torch import load_file
 
 
+@pytest.mark.slow
 def test_any_two_styles_can_be_trained_resumed_and_used(blanklm, tmp_path):
     things = ("the food", "the service", "my waiter", "this place", "the room", "our table")
     for style, words in (("grumpy", ("awful", "rude", "cold")), ("cheerful", ("great", "friendly", "warm"))):
