@@ -376,7 +376,7 @@ def test_a_token_is_asked_for_and_kept(browser):
         page.goto(process.url)
         for token in ("falsch", "geheim"):
             page.get_by_label("Token", exact=True).fill(token)
-            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name="Continue").click()
         expect(result(page)).to_contain_text("They also have")
         page.reload()
         expect(result(page)).to_contain_text("They also have")

@@ -305,7 +305,7 @@ class _Drafts:
     # --- Coming to an end --------------------------------------------------------------------------------------------
 
     def _still_wanted(self) -> bool:
-        """Go on without the texts that their watch gives up; whether any is left."""
+        """Drop the texts that their watch gives up; return whether any is left."""
         if any(text.watch is not None for text in self.texts):
             numbered = enumerate(self.text.tolist())
             given_up = [n for n, text in numbered if self.texts[text].given_up(partial(self._so_far, n))]

@@ -34,7 +34,7 @@ def lm_table() -> str:
     for row in measured():
         rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row)
     template = "{label} | {PTB} | {WikiText-2} | {paper[@]:.1f}"
-    headings = "perplexity a token | PTB | WikiText-2 | paper: PTB | WikiText-2"
+    headings = "perplexity per token | PTB | WikiText-2 | paper: PTB | WikiText-2"
     return table(headings, template, rows.values(), tuple(CORPORA))
 
 

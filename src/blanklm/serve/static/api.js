@@ -9,7 +9,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Call the server; where it wants a token, ask for one and try again. */
+/** Call the server; if it needs a token, ask for one and try again. */
 export async function call(path, body, signal) {
   for (;;) {
     const token = sessionStorage.getItem(TOKEN);

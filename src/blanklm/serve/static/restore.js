@@ -1,4 +1,4 @@
-// Restore: a damaged text in Leiden notation or EpiDoc in, its gaps restored in place, and what speaks for it.
+// Restore: a damaged text in Leiden notation or EpiDoc in, its gaps restored in place, with the evidence.
 
 import { call } from "./api.js";
 import { quoted } from "./canvas.js";
