@@ -76,7 +76,7 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
     if not texts:
         raise BlankLMError("there is no text to score")
     config = language_model.model.config
-    context = getattr(config, "context", 0)
+    context = language_model.model.context or 0
     chunk = config.max_length - context
     work = orders * sum(len(language_model.tokenizer.encode(text)) + 1 for text in texts)
     with progress_bar(work, "canvases") as advance:
