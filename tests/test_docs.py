@@ -151,3 +151,9 @@ def test_the_constraints_pin_every_direct_dependency():
     extras = [d for group in project["optional-dependencies"].values() for d in group if not d.startswith("blanklm")]
     for dependency in [*project["dependencies"], *extras]:
         assert re.split(r"[<>=\[]", dependency)[0].lower().replace("_", "-") in pinned(), dependency
+
+
+@pytest.mark.parametrize("plot", sorted((ROOT / "docs" / "plots").glob("*.py")), ids=lambda path: path.stem)
+def test_every_plot_script_is_importable(plot):
+    spec = importlib.util.spec_from_file_location(plot.stem, plot)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -25,7 +25,7 @@ import torch
 
 from blanklm import BlankLM
 from blanklm.core.orders import show_first, uniform_ranks
-from blanklm.core.policy import Policy
+from blanklm.core.policy import OrderedModel
 from blanklm.data import read_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,13 +37,13 @@ DRAWS = 32  # estimates of CANVASES canvases each, for each text, by each way to
 LEAST_TEXTS = 8  # lengths with fewer sentences are not plotted
 COLOURS = {"one_action": "#b3501b", "eq_loss": "#1f6fb4", "stratified": "#1b7f5c"}
 LABELS = {
-    "one_action": "one action a canvas",
+    "one_action": "one action per canvas",
     "eq_loss": "all next actions (Eq. 8)",
     "stratified": "all next actions, stratified t",
 }
 
 
-def estimates(policy: Policy, text: list[int], fractions: np.ndarray, seeds: np.ndarray) -> dict[str, np.ndarray]:
+def estimates(policy: OrderedModel, text: list[int], fractions: np.ndarray, seeds: np.ndarray) -> dict[str, np.ndarray]:
     """One-action and Eq. 8 estimates [D] of the bound of one text, for D draws of t/n and of the order."""
     n, draws = len(text), len(fractions)
     tokens, lengths = torch.tensor(text).expand(draws, n), torch.full((draws,), n)  # [D, n], [D]
@@ -59,7 +59,7 @@ def estimates(policy: Policy, text: list[int], fractions: np.ndarray, seeds: np.
 
 
 @torch.inference_mode()
-def measure(policy: Policy, text: list[int], rng: np.random.Generator) -> dict[str, float]:
+def measure(policy: OrderedModel, text: list[int], rng: np.random.Generator) -> dict[str, float]:
     """The text's length, and the variance (at CANVASES canvases) and mean of each estimator."""
     uniform = rng.random((2, DRAWS, CANVASES))
     seeds = rng.integers(np.iinfo(np.int64).max, size=(2, DRAWS * CANVASES))

@@ -1,21 +1,22 @@
 """Options of a product, declared once: a frozen dataclass whose fields carry their help.
 
-The Python API takes such a dataclass or its fields as keywords; the command line and the server make their own options
-of its fields (``cli.options``, ``serve.tasks.task``). So a new option is a field and the code that uses it.
+Python takes such a dataclass or its fields as keywords; the command line (``cli.options``) and the server
+(``serve.tasks.task``) make their options of its fields. So a new option is a field and the code that uses it.
 """
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import Field, field, fields
 from typing import Any, Literal
 
 ScoreMethod = Literal["exact", "monte-carlo", "bound"]  # how ``score`` finds log p
 
 
 def option(default: Any, help: str, *flags: str, **limits: float) -> Any:
-    """A field with its ``help``.
-
-    ``flags``: names on the command line, by default ``--the-name``. ``limits``: what the server accepts, as pydantic
-    names them (``ge``, ``gt``, ``le``, ``lt``).
-    """
+    """Declare an option: its ``flags`` are ``--the-name`` by default; ``limits`` are pydantic's, for the server."""
     return field(default=default, metadata={"help": help, "flags": flags, "limits": limits})
+
+
+def option_fields(options: Any) -> list[Field[Any]]:
+    """Return the fields of a dataclass that are options; one without help is set from Python alone."""
+    return [entry for entry in fields(options) if entry.metadata]

@@ -127,7 +127,7 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
     spans = json.loads(out[0])["fills"][0]["spans"]
     assert spans[0] == "ice cream" and set(spans[1].split()) == {"was"} and len(spans[1].split()) <= 2
     code, _, err = blanklm("fill", CANVAS, "--ban", "3=good")
-    assert code == 1 and "the text has 2 blanks" in err
+    assert code == 1 and "numbered from 1 to 2" in err
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,7 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["fill", "a ___", "--order", "parallel", "-n", "0"], "at least 1"),
         (["fill", "a ___", "--length-penalty", "nan"], "must be a number"),
         (["score", "good", "--seed", "-1"], "a seed is 0 or more"),
+        (["score", "good", "--stream", "--method", "exact"], "leave out --method"),
         (["score", "good", "--orders", "0"], "at least 1"),
         (["info", "nonesuch"], "there is no model"),
         (["data", "nonesuch"], "there is no corpus"),
@@ -320,3 +321,8 @@ def test_on_a_terminal_the_filled_spans_are_highlighted():
     os.close(terminal)
     shown = os.read(main_end, 10_000).decode()
     assert "They also have \x1b[4;32m" in shown and shown.count("\x1b[4;32m") == 2
+
+
+def test_a_bad_line_of_a_stream_is_reported_and_the_rest_scored(blanklm):
+    code, lines, said = blanklm("score", "--stream", "--orders", 2, stdin=b"good food .\nbad \xff line\nnice staff .\n")
+    assert code == 1 and "error: line 2: not UTF-8" in said and lines[-1].startswith("perplexity")

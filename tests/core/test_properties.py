@@ -1,6 +1,6 @@
 """What holds for every canvas, text, constraint and template, tried on generated ones.
 
-200 cases a property; ``BLANKLM_CASES=10000 pytest tests/test_properties.py --hypothesis-seed 1`` is the long run.
+200 cases per property; ``BLANKLM_CASES=10000 pytest tests/core/test_properties.py`` is the long run.
 """
 
 import contextlib

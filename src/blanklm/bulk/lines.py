@@ -93,7 +93,7 @@ class EveryBlank:
                         of_blank[name].append(word)
                     continue
                 if not 1 <= int(number) <= blanks:
-                    raise BlankLMError(f"--{name} {word}: the text has {blanks} blanks")
+                    raise BlankLMError(f"--{name} {word}: blanks are numbered from 1 to {blanks}")
                 words[int(number) - 1][name].append(rest)
         return words
 

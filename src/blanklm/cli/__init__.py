@@ -46,7 +46,8 @@ def main() -> None:
             sys.exit(2)
         known = {command.callback.__name__ for command in app.registered_commands if command.callback}
         command = "".join(f"{name} " for name in sys.argv[1:2] if name in known)
-        _fail(f"{error.format_message()} (blanklm {command}--help says what there is)", 2)
+        message = f"{error.format_message()} (blanklm {command}--help says what there is)"
+        _fail(message.replace("Value error, ", ""), 2)  # which typer puts before some messages
     except (typer.Abort, KeyboardInterrupt):
         _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output went away

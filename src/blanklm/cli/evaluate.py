@@ -61,7 +61,7 @@ def evaluate(
     left_out = len(texts) - len(fitting)
     cut = len(long) - left_out
     if as_json:
-        report = {"task": task, "model": model or "default", "file": file.name, "seed": seed} | options
+        report = {"task": task, "model": model or DEFAULT, "file": file.name, "seed": seed} | options
         print(one_line_json(report | {"cut": cut, "too_long": left_out, "ratios": rows}))
         return
     print(

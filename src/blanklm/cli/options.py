@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import Field, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
@@ -14,6 +14,7 @@ import typer
 
 from blanklm.bulk.lines import Line, lines_in, lines_of
 from blanklm.errors import BlankLMError
+from blanklm.options import option_fields
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
@@ -68,25 +69,20 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(hints[name]):
             products[name] = hints[name]
             field_hints = get_type_hints(hints[name])
-            parameters += [_parameter(field, field_hints[field.name]) for field in _options(hints[name])]
+            parameters += [_parameter(field, field_hints[field.name]) for field in option_fields(hints[name])]
         else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
 
     @wraps(command)
     def run(**values: Any) -> None:
         for name, product in products.items():
-            chosen = {field.name: values.pop(field.name) for field in _options(product)}
+            chosen = {field.name: values.pop(field.name) for field in option_fields(product)}
             values[name] = product(**{key: tuple(v) if isinstance(v, list) else v for key, v in chosen.items()})
         command(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _options(product: type) -> list[Field[Any]]:
-    """The fields that are options; one without help is set from Python alone."""
-    return [field for field in fields(product) if field.metadata]
 
 
 def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:

@@ -41,7 +41,9 @@ def score(
     language_model = load_model(model, device)
     lines = read_lines(texts, file, jsonl)
     if stream:
-        _score_stream(language_model, [line for line in lines if not line.error], orders, seed, as_json)
+        if method != "monte-carlo":
+            raise BlankLMError("--stream estimates by Monte Carlo: leave out --method")
+        _score_stream(language_model, list(lines), orders, seed, as_json)
         return
     failed = scored = tokens = 0
     total = 0.0
@@ -72,7 +74,9 @@ def score(
 
 def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:
     """Print the perplexity of all texts as one stream with <eos>, as language models are compared."""
-    texts = [line.text for line in lines]
+    texts = [line.text for line in lines if not line.error]
+    for line in (line for line in lines if line.error):
+        print_error(Answer(line, error=line.error), as_json=False)
     if not texts:
         raise BlankLMError("there is no text to score")
     config = language_model.model.config
@@ -98,3 +102,5 @@ def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed:
             f"{record['tokens_with_eos']:,} tokens with <eos>, "
             + (f"sentences of at most {chunk} after {context} tokens" if context else f"chunks of {chunk}")
         )
+    if len(texts) < len(lines):
+        sys.exit(1)

@@ -38,9 +38,7 @@ class FillOptions:
         if not math.isfinite(self.length_penalty):
             raise OptionError("length_penalty", f"the length penalty must be a number, not {self.length_penalty}")
         if not 0 <= self.threshold <= 1:
-            raise OptionError(
-                "threshold", f"the threshold is a probability, from 0 (all blanks at once) to 1, not {self.threshold}"
-            )
+            raise OptionError("threshold", f"the threshold is a probability, from 0 to 1, not {self.threshold}")
         if self.order == "parallel" and not self.is_greedy:
             raise OptionError("order", "order 'parallel' gives one fill: leave out the beam and the number of fills")
         if self.order != "parallel" and self.threshold:

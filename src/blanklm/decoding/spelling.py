@@ -23,19 +23,18 @@ class Spelling:
             complete = end == len(items) or items[end] != BLANK
             for origin in set(origins[start:end]) - {-1}:
                 rule = self.by_blank[origin]
-                if complete and (rule.banned or rule.only):
-                    spelt = self.tokenizer.decode(items[start:end]).strip()
-                    forms = {spelt.casefold(), bare_word(spelt)}
+                if not (rule.banned or rule.only):
+                    continue
+                spelt = self.tokenizer.decode(items[start:end]).strip()
+                forms = {spelt.casefold(), bare_word(spelt)}
+                if complete:
                     if forms & rule.banned or (rule.only and not forms & rule.only):
                         return False
                 elif rule.only and items[start:end] not in rule.only_prefixes:
                     return False
-                elif rule.only and origins[end] != origin and not self._is_only_word(items[start:end], rule):
+                elif rule.only and origins[end] != origin and bare_word(spelt) not in rule.only:
                     return False  # what is left open beside it belongs to another blank: the word must be whole here
         return True
-
-    def _is_only_word(self, tokens: tuple[int, ...], rule: Rule) -> bool:
-        return bool({bare_word(self.tokenizer.decode(tokens).strip())} & rule.only)
 
     def can_continue(self, items: tuple[int, ...], origins: tuple[int, ...], blank: int) -> bool:
         """Whether a blank may begin with a token that continues the word before it."""

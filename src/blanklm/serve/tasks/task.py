@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from blanklm.errors import BlankLMError, OptionError
+from blanklm.options import option_fields
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.worker import Client, Job
 
@@ -64,7 +64,7 @@ def with_options(base: type[BodyType], options: type) -> type[BodyType]:
     """Return a body that also has the fields of a dataclass of ``options`` (see ``blanklm.options``)."""
     hints = get_type_hints(options)
     added: dict[str, Any] = {}
-    for field in fields(options):
+    for field in option_fields(options):
         extra = dict(field.metadata["limits"])
         if hints[field.name] is float:
             extra["allow_inf_nan"] = False
@@ -77,7 +77,7 @@ def with_options(base: type[BodyType], options: type) -> type[BodyType]:
 
 def options_of(options_type: type[OptionsType], body: TaskBody, limits: Limits, *counts: str) -> OptionsType:
     """Return the options of a request; refuse an invalid one by its name, and ``counts`` above the limit."""
-    values = {field.name: getattr(body, field.name) for field in fields(options_type)}  # type: ignore[arg-type]
+    values = {field.name: getattr(body, field.name) for field in option_fields(options_type)}
     try:
         options = options_type(**values)
     except OptionError as error:
