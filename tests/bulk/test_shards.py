@@ -293,3 +293,10 @@ def test_ray_that_is_not_installed_or_not_there_is_named(tmp_path, blanklm, monk
     assert code == 1 and 'pip install "blanklm[ray]"' in err and len(err.splitlines()) == 1
     code, _, err = blanklm(*arguments, "127.0.0.1:1")
     assert code == 1 and "no Ray cluster at 127.0.0.1:1" in err and len(err.splitlines()) == 1, err
+
+
+def test_without_the_package_a_zst_file_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "in.jsonl.zst").write_bytes(b"")
+    (shard,) = plan(str(tmp_path / "in.jsonl.zst"), tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert "needs the zstandard package: pip install zstandard" in ShardFiller(YELP).fill(shard).error

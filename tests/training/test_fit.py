@@ -59,7 +59,7 @@ def test_messages_say_what_is_trained_on_what(tmp_path, capsys):
 
 def test_a_run_is_resumed_with_the_same_options_only(tmp_path):
     first = fit(TEXTS, tmp_path)
-    with pytest.raises(BlankLMError, match="holds a run already: resume it"):
+    with pytest.raises(BlankLMError, match="holds a run already: continue it with --resume"):
         fit(TEXTS, tmp_path)
     assert same_weights(first, fit(TEXTS, tmp_path, resume=True))
     with pytest.raises(BlankLMError, match="training setting steps was 4 and is now 6"):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from blanklm.bulk.lines import EveryBlank, answers, lines_of, one_line_json
-from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files
+from blanklm.data.readers import COMPRESSED, is_jsonl, matching_files, zstandard_for
 from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError
 
@@ -220,7 +220,5 @@ def _compressed(file: BinaryIO, suffix: str) -> Any:
         case ".bz2":
             return bz2.open(file, "wb")
         case ".zst":
-            import zstandard
-
-            return zstandard.open(file, "wb", closefd=False)
+            return zstandard_for(Path(file.name)).open(file, "wb", closefd=False)
     return nullcontext(file)

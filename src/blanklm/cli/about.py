@@ -15,7 +15,7 @@ from blanklm.errors import BlankLMError
 
 
 def models(as_json: Json = False) -> None:
-    """The models that come with blanklm."""
+    """List the models that come with blanklm."""
     from blanklm.pretrained import DEFAULT, HERE, bundled
     from blanklm.training.checkpoint import read_config
 
@@ -38,7 +38,7 @@ def info(
     model: Annotated[str | None, typer.Argument(help="A bundled model, a folder or a Hub id.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What a model is, and the versions in use."""
+    """Describe a model, and the versions in use."""
     import importlib.metadata
     import platform
 
@@ -79,7 +79,7 @@ def data(
     verify: Annotated[bool, typer.Option("--verify", help="Check the files against their checksums.")] = False,
     as_json: Json = False,
 ) -> None:
-    """The corpora that blanklm knows: where each comes from, its licence, and which files are here."""
+    """List the corpora that blanklm knows: where each comes from, its licence, and which files are here."""
     from blanklm.data import corpora, data_root
     from blanklm.data import verify as verify_corpus
 

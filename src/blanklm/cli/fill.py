@@ -95,7 +95,7 @@ def sample(
     strict: Strict = False,
     device: Device = None,
 ) -> None:
-    """Fill the blanks at random, as probable as the model finds it; write whole texts from a single blank.
+    """Sample fills from the model; without a text, write whole texts from a single blank.
 
     blanklm sample -n 5 --temperature 0.8
     """

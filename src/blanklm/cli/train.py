@@ -20,7 +20,7 @@ def train(
         typer.Argument(help="A file, one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."),
     ] = None,
     valid: Annotated[
-        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or 50, are held out.")
+        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or a tenth of few, is held out.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last state.")] = False,
     task: Annotated[

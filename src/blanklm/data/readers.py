@@ -20,14 +20,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from blanklm.errors import DataError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-COMPRESSED = (".xz", ".gz", ".bz2", ".zst")
+OPENERS: dict[str, Callable[[Path], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+COMPRESSED = (*OPENERS, ".zst")
 ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 LONGEST_LINE = 2**26  # bytes
 CHUNK = 2**20  # bytes read at a time
@@ -79,17 +80,9 @@ def open_bytes(path: Path) -> io.BufferedReader:
     """Open a file for reading, decompressed as its suffix says."""
     if path.suffix in ARCHIVES or ".tar" in path.suffixes:
         raise DataError(f"{path} is an archive: unpack it and pass the text files inside")
-    match path.suffix:
-        case ".xz":
-            chunks = _read_chunks(lzma.open, path)
-        case ".gz":
-            chunks = _read_chunks(gzip.open, path)
-        case ".bz2":
-            chunks = _read_chunks(bz2.open, path)
-        case ".zst":
-            chunks = _zst_chunks(path)
-        case _:
-            return open(path, "rb")
+    if path.suffix not in COMPRESSED:
+        return open(path, "rb")
+    chunks = _zst_chunks(path) if path.suffix == ".zst" else _read_chunks(OPENERS[path.suffix], path)
     return io.BufferedReader(_ChunkStream(_bounded(chunks, path)), CHUNK)
 
 
@@ -103,7 +96,7 @@ def bounded_lines(stream: IO[bytes], name: str | PathLike[str]) -> Iterator[byte
         yield line
 
 
-def _read_chunks(opener: Callable[[Path], io.BufferedIOBase], path: Path) -> Iterator[bytes]:
+def _read_chunks(opener: Callable[[Path], Any], path: Path) -> Iterator[bytes]:
     with opener(path) as stream:
         yield from iter(lambda: stream.read(CHUNK), b"")
 
@@ -121,13 +114,17 @@ def _bounded(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:
         yield chunk
 
 
-def _zst_chunks(path: Path) -> Iterator[bytes]:
+def zstandard_for(path: Path) -> Any:
+    """Import the package that reads and writes .zst files, or say how to install it."""
     try:
         import zstandard
     except ImportError:
-        raise DataError(
-            f"{path} needs the zstandard package: pip install zstandard, or decompress the file first"
-        ) from None
+        raise DataError(f"{path} needs the zstandard package: pip install zstandard, or take .gz files") from None
+    return zstandard
+
+
+def _zst_chunks(path: Path) -> Iterator[bytes]:
+    zstandard = zstandard_for(path)
     decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)  # also what `zstd --long` writes
 
     # The package's own file objects silently accept a truncated file; this checks that every frame is complete.

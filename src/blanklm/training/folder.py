@@ -29,7 +29,9 @@ class RunFolder:
     def check_unused(self) -> None:
         """Refuse a folder that holds a run or a model."""
         if self.settings.exists():
-            raise TrainingError(f"{self.path} holds a run already: resume it, or choose another folder")
+            raise TrainingError(
+                f"{self.path} holds a run already: continue it with --resume (resume=True), or choose another folder"
+            )
         if (self.path / "config.json").exists():
             raise TrainingError(f"{self.path} holds a model already: choose another folder")
         self.accelerator.wait_for_everyone()  # until all have looked
