@@ -104,7 +104,7 @@ class BlankLM:
 
     @property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        return self.model.parameter_count
 
     @property
     def texts_at_once(self) -> int:

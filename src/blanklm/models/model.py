@@ -41,6 +41,10 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
+    @property
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def compile_parts(self) -> None:
         """Compile what a step spends its time in: the layers, which share one graph, and the read-out."""
         for module in self.modules():

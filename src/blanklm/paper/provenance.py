@@ -78,7 +78,7 @@ def report(recipe: str, model: Model, training: TrainingConfig, progress: Progre
         "recipe": recipe,
         "training": asdict(training),
         "model": asdict(model.config),
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": model.parameter_count,
         "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "seconds": round(seconds, 1),
         "steps": progress.step,

@@ -85,7 +85,7 @@ class Restorer:
 
     @property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        return self.model.parameter_count
 
     @property
     def language(self) -> str:

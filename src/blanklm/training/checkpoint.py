@@ -83,7 +83,7 @@ def load(folder: Path) -> Checkpoint:
     try:
         model_config = from_json(config_class, config["model"])
         with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
-            parameters = sum(parameter.numel() for parameter in model_class(model_config).parameters())
+            parameters = model_class(model_config).parameter_count
     except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
     tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))

@@ -64,9 +64,8 @@ def fit_folder(
         report(f"{empty:,} empty texts left out, {shortened:,} cut to {max_length} tokens")
     torch.manual_seed(config.seed)
     model = _new_model(tokenizer, options, max_length, backbone, counted)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     name = Path(options.backbone).name if options.backbone else options.size or "small"
-    report(f"{name} model, {parameters:,} parameters, vocabulary {len(tokenizer):,}{size_of_corpus}")
+    report(f"{name} model, {model.parameter_count:,} parameters, vocabulary {len(tokenizer):,}{size_of_corpus}")
     about = {"data": _name_of(texts)} | ({"backbone": name} if backbone else {})
     progress = train(model, tokenizer, training, validation, config, out, resume, about, show_progress)
     report(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
