@@ -30,10 +30,11 @@ def register(kind: str, config: type) -> Callable[[type[ModelType]], type[ModelT
 
 def find(kind: str) -> tuple[type[Model], type] | None:
     """Return the class of a kind of model and that of its config; None for an unknown kind."""
-    for module in _modules(kind.replace("-", "_")):
-        if kind in _MODELS:
-            break
-        importlib.import_module(module)
+    if kind not in _MODELS:
+        for module in _modules(kind.replace("-", "_")):
+            importlib.import_module(module)
+            if kind in _MODELS:
+                break
     return _MODELS.get(kind)
 
 
