@@ -249,7 +249,7 @@ def tiny(tmp_path, monkeypatch):
         (root / f"tiny/{split}.xz").write_bytes(compressed)
         files[split] = corpus_file(f"tiny/{split}.xz", text, compressed)
     corpus = Corpus("tiny", "Two letters.", "github.com/someone/tiny@abc1234", "CC0 1.0", files)
-    monkeypatch.setitem(registry.CORPORA, "tiny", corpus)
+    monkeypatch.setitem(registry.known_corpora(), "tiny", corpus)
     monkeypatch.setenv("BLANKLM_DATA", str(root))
     return root
 
@@ -479,7 +479,7 @@ if (DATA / "ptb").is_dir():
         counts, vocabulary = {}, set()
         for split in ("train", "valid", "test"):
             lines = list(read_corpus("ptb", split))
-            assert len(lines) == registry.CORPORA["ptb"].files[split].lines
+            assert len(lines) == registry.known_corpora()["ptb"].files[split].lines
             counts[split] = sum(len(line.split()) + 1 for line in lines)  # with <eos>
             vocabulary.update(word for line in lines for word in line.split())
         assert counts == {"train": 929_589, "valid": 73_760, "test": 82_430}

@@ -80,14 +80,11 @@ def data(
     as_json: Json = False,
 ) -> None:
     """List the corpora that blanklm knows: where each comes from, its licence, and which files are here."""
-    from blanklm.data import corpora, data_root
-    from blanklm.data import verify as verify_corpus
+    from blanklm.data.registry import corpora, corpus_named, data_root
+    from blanklm.data.registry import verify as verify_corpus
 
-    chosen = [corpus for corpus in corpora() if name in (None, corpus.name)]
-    if not chosen:
-        raise BlankLMError(f"there is no corpus {name!r}: choose {', '.join(corpus.name for corpus in corpora())}")
     damaged = False
-    for corpus in chosen:
+    for corpus in corpora() if name is None else [corpus_named(name)]:
         if verify:
             files = {status.split: str(status.status) for status in verify_corpus(corpus.name)}
             damaged |= "differs" in files.values()

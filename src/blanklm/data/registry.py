@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +51,7 @@ class FileStatus:
 
 def corpora() -> list[Corpus]:
     """Return every registered corpus, whether its text is on this machine or not."""
-    return list(CORPORA.values())
+    return list(known_corpora().values())
 
 
 def data_root() -> Path:
@@ -60,14 +60,14 @@ def data_root() -> Path:
         return Path(chosen).expanduser()
     # Many projects have a ./data folder; one without any registered corpus must not hide the cache folder.
     beside = Path.cwd() / "data"
-    if any((beside / name).is_dir() for name in CORPORA):
+    if any((beside / name).is_dir() for name in known_corpora()):
         return beside
     return Path.home() / ".cache" / "blanklm" / "data"
 
 
 def find(name: str, split: str) -> Path:
     """Return the path of a split's file, compressed or plain; if it is missing, DataError says what to do."""
-    corpus = _corpus(name)
+    corpus = corpus_named(name)
     if not corpus.files:
         beside = [data_root() / name / f"{split}{ending}" for ending in (".txt", ".txt.xz")]
         if present := [path for path in beside if path.is_file()]:
@@ -97,7 +97,7 @@ def read_corpus(name: str, split: str) -> Iterator[str]:
 def verify(name: str) -> list[FileStatus]:
     """Check for each file of a corpus that it exists and that its text has the registered checksum."""
     statuses = []
-    for split, file in _corpus(name).files.items():
+    for split, file in corpus_named(name).files.items():
         path = _path_of(file)
         if path is None:
             statuses.append(FileStatus(split, data_root() / file.path, "missing"))
@@ -106,10 +106,11 @@ def verify(name: str) -> list[FileStatus]:
     return statuses
 
 
-def _corpus(name: str) -> Corpus:
-    if name not in CORPORA:
-        raise DataError(f"there is no corpus {name!r}: choose {', '.join(CORPORA)}")
-    return CORPORA[name]
+def corpus_named(name: str) -> Corpus:
+    """Return a registered corpus; an unknown name is an error that lists the known ones."""
+    if name not in known_corpora():
+        raise DataError(f"there is no corpus {name!r}: choose {', '.join(known_corpora())}")
+    return known_corpora()[name]
 
 
 def _path_of(file: CorpusFile) -> Path | None:
@@ -134,8 +135,11 @@ def _sha256(stream: io.BufferedReader) -> str:
     return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _with_files() -> dict[str, Corpus]:
+@cache
+def known_corpora() -> dict[str, Corpus]:
     """Return each corpus of corpora.toml with its rows of files.tsv (path, lines, sha256, text_sha256)."""
+    import tomllib  # here, since most commands name no corpus
+
     table = tomllib.loads(Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8"))
     files: dict[str, dict[str, CorpusFile]] = {name: {} for name in table}
     _, *rows = Path(__file__).with_name("files.tsv").read_text(encoding="utf-8").splitlines()
@@ -145,6 +149,3 @@ def _with_files() -> dict[str, Corpus]:
         split = file_name.removesuffix(".xz").removesuffix(".txt")
         files[name][split] = CorpusFile(path, sha256, int(lines), text_sha256)
     return {name: Corpus(name, files=files[name], **description) for name, description in table.items()}
-
-
-CORPORA: dict[str, Corpus] = _with_files()

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from blanklm.data import read_corpus
-from blanklm.data.registry import CORPORA
+from blanklm.data.registry import corpus_named
 from blanklm.errors import DataError
 from blanklm.paper.tasks.metrics import corpus_bleu
 
@@ -60,7 +60,7 @@ class TestSet:
 
     @classmethod
     def load(cls, corpus: str) -> TestSet:
-        splits = CORPORA[corpus].files
+        splits = corpus_named(corpus).files
         numbers = [k for k in range(4) if f"reference.0.{k}" in splits]
         by_style = [list(read_corpus(corpus, f"test.{style}")) for style in (0, 1)]
         targets = [1 - style for style in (0, 1) for _ in by_style[style]]
