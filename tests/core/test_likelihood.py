@@ -93,10 +93,17 @@ def test_the_rest_of_a_text_after_its_first_tokens(blm):
     for wrong in (6, -1):
         with pytest.raises(BlankLMError, match=r"between 0 and the length of the text \(5\)"):
             exact(blm, text, given=wrong)
-    with pytest.raises(BlankLMError, match="`whole_words` and `given`"):
-        monte_carlo(make_blm(vocabulary=12, whole_words=True), [text], 3, given=[2])
-    with pytest.raises(BlankLMError, match="`whole_words` and `given`"):
-        make_blm(vocabulary=12, whole_words=True).prepare(batch)
+
+
+def test_the_rest_of_a_text_in_orders_that_keep_words_whole():
+    model = make_blm(vocabulary=12, whole_words=True)
+    model.edges.copy_(torch.tensor([[0, 1]]).expand_as(model.edges))
+    model.edges[7, 0] = 1  # the token 7 continues a word: positions 2 and 3 are one
+    text, given = [5, 9, 5, 7, 6], 2
+    orders = [order for order in itertools.permutations(range(2, 5)) if order.index(2) < order.index(3)]
+    joints = [log_joint(model, text, (0, 1, *order), first=given) for order in orders]
+    low = bound(model, [text] * 200, draws=30, given=[given] * 200)
+    assert abs(low.mean() - math.log(len(orders)) - np.mean(joints)) < 4 * low.std() / math.sqrt(200)
 
 
 def test_the_standard_errors_cover_the_expected_log_estimate(blm):

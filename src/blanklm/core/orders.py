@@ -52,9 +52,22 @@ def uniform_orders(seeds: Tensor, lengths: Tensor, width: int, given: Tensor | N
     """
     ranks = uniform_ranks(seeds, lengths, width)
     if given is not None:
-        position, lengths = torch.arange(width, device=ranks.device), lengths - given
-        ranks = ranks.masked_fill(position < given[:, None], -1).argsort(1).argsort(1) - given[:, None]
+        ranks, lengths = restrict(ranks, after(given, width)), lengths - given
     return ranks, torch.lgamma(lengths + 1.0)
+
+
+def after(given: Tensor, width: int) -> Tensor:
+    """[B, L] the positions after the first ``given`` [B]."""
+    return torch.arange(width, device=given.device) >= given[:, None]
+
+
+def restrict(ranks: Tensor, region: Tensor) -> Tensor:
+    """Restrict orders to a region: the ranks [B, L] of its positions among themselves; all others are below 0.
+
+    ``region`` [B, L] may hold padding, whose ranks are the greatest. A uniform order of a text is one of the region.
+    """
+    outside = ~region  # [B, L]
+    return ranks.masked_fill(outside, -1).argsort(1).argsort(1) - outside.sum(1, keepdim=True)
 
 
 def whole_word_ranks(seeds: Tensor, lengths: Tensor, word: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -47,13 +48,19 @@ _CONTINUES = "##"  # WordPiece: what a token that continues a word begins with
 _NO_SPACE = re.compile(r" (?=[.,;:!?%)\]}])|(?<=[(\[{$#]) |(?<=\w) (?=['’] \w)|(?<=\w ['’]) (?=\w)")
 
 
+def _name_of(pre_tokenizer: dict[str, Any]) -> str | None:
+    """The step of a pre-tokenizer that decides what a token is: the last, if it turns text into bytes."""
+    steps = pre_tokenizer.get("pretokenizers") or [pre_tokenizer]
+    return "ByteLevel" if steps[-1].get("type") == "ByteLevel" else pre_tokenizer.get("type")
+
+
 class Tokenizer:
     """``kind`` is "word" (whitespace-separated, pre-tokenised text), "character", "bpe" (byte-level) or "wordpiece"."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.backend.encode_special_tokens = True  # "<blank>" typed by a user is text, not a blank
-        pre_tokenizer = (json.loads(backend.to_str()).get("pre_tokenizer") or {}).get("type")
+        pre_tokenizer = _name_of(json.loads(backend.to_str()).get("pre_tokenizer") or {})
         kinds = [kind for kind, names in _PRE_TOKENIZER_OF.items() if pre_tokenizer in names]
         if not kinds or [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
             raise CheckpointError("this tokenizer was not made by blanklm: train one with Tokenizer.train")
@@ -240,6 +247,16 @@ class Tokenizer:
             return np.zeros(len(self), dtype=bool)
         texts = [self.token_text(i) for i in range(len(self))]
         return np.array([text[:1] == " " and text[1:].isalpha() and len(text) > LONG_WORD for text in texts])
+
+    @cached_property
+    def marks(self) -> np.ndarray:
+        """[V] int8: 1 for tokens of marks alone, 2 for those that end a clause, 3 for those that end a sentence."""
+        marks = np.zeros(len(self), dtype=np.int8)
+        for i in range(len(SPECIAL_TOKENS), len(self)):
+            text = self.token_text(i).strip()
+            if text and not any(character.isalnum() or character == "�" for character in text):
+                marks[i] = 3 if set(text) & set(".!?…") else 2 if set(text) & set(",;:—–") else 1
+        return marks
 
     @cached_property
     def never_written(self) -> np.ndarray:
