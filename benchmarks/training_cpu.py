@@ -32,7 +32,7 @@ from blanklm.core.orders import bound, show_first, uniform_ranks
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch, TokenisedTexts
 from blanklm.models.blm import BLM
-from blanklm.models.encoder import rotary_angles, rotate
+from blanklm.models.encoder import rotate
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import Draw, training_epoch
 
@@ -45,7 +45,7 @@ def padded_encoder(model: BLM, canvas: Tensor, lengths: Tensor) -> Tensor:
     encoder = model.encoder
     drop = partial(F.dropout, p=encoder.dropout.p, training=model.training)
     batch, width = canvas.shape
-    rotary = rotary_angles(torch.arange(width).repeat(batch), encoder.head_width)
+    rotary = encoder.rotary.angles(torch.arange(width).repeat(batch))
     mask = (torch.arange(width) < lengths[:, None])[:, None, None]  # [B, 1, 1, C]
     z = drop(model.embedding(canvas)).flatten(0, 1)  # [B C, d]
     for layer in encoder.layers:

@@ -8,7 +8,7 @@ import torch
 from blanklm.core.packing import Packing
 from blanklm.core.special import PAD
 from blanklm.models.attention import _attend_padded, attend
-from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise, rotary_angles, rotate
+from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise, rotate
 from blanklm.models.init import init_heads_on_neighbours
 from blanklm.paper.baselines.init import init_marian_on_positions, init_roberta_on_neighbours
 from blanklm.paper.baselines.predictor import PredictorConfig
@@ -89,7 +89,7 @@ def test_heads_that_begin_at_neighbours_read_the_symbol_before_or_after(heads, w
     init_heads_on_neighbours(layer)
     z = layer.attention_norm(torch.randn(length, width))
     q, k, _ = layer.queries_keys_values(z).view(length, 3, heads, -1).unbind(1)
-    rotary = rotary_angles(torch.arange(length), width // heads)
+    rotary = encoder.rotary.angles(torch.arange(length))
     scores = torch.einsum("ihd,jhd->hij", rotate(q, rotary), rotate(k, rotary)) / math.sqrt(width // heads)
     for head, weights in enumerate(scores.softmax(-1)):
         way, inner = (-1 if head % 2 == 0 else 1), torch.arange(1, length - 1)

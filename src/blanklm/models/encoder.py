@@ -62,27 +62,17 @@ class Encoder(nn.Module):
     are not dropped, since kernels for packed sequences cannot.
     """
 
-    cos: Tensor  # [TABULATED, 1, d/H / 2]
-    sin: Tensor
-
     def __init__(self, config: EncoderConfig, causal: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, causal) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
         self.output_dropout = Dropout(config.output_dropout)
-        # Angles by position, looked up: computed in place, a compiler would recompute them in every layer.
-        cos, sin = rotary_angles(torch.arange(TABULATED), config.width // config.heads)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
-        self.head_width = config.width // config.heads
+        self.rotary = Rotary(frequencies(config.width // config.heads))
 
     def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
-        if packing.longest <= TABULATED:
-            rotary = self.cos[packing.position], self.sin[packing.position]
-        else:
-            rotary = rotary_angles(packing.position, self.head_width)
+        rotary = self.rotary(packing)
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
@@ -164,17 +154,37 @@ def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float, kept: Ten
     return vectors.masked_fill(lost[:, None], 0.0)
 
 
-def rotary_angles(position: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin [T, 1, d/H / 2] of position times frequency."""
-    if position.is_meta:  # a model that is only counted; arithmetic there would import torch's compiler
-        return (torch.empty(len(position), 1, (head_width + 1) // 2),) * 2
-    angle = position[:, None, None] * frequencies(head_width, position.device)
-    return angle.cos(), angle.sin()
+class Rotary(nn.Module):
+    """cos and sin of the angles of packed positions: looked up, or a compiler would compute them in every layer."""
+
+    cos: Tensor  # [TABULATED, 1, d/H / 2]
+    sin: Tensor
+
+    def __init__(self, frequencies: Tensor) -> None:
+        super().__init__()
+        self.frequencies = frequencies  # [d/H / 2]; not a buffer, which would lose precision with the weights
+        cos, sin = self.angles(torch.arange(TABULATED))
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(self, packing: Packing) -> tuple[Tensor, Tensor]:
+        """[T, 1, d/H / 2] each."""
+        if packing.longest <= TABULATED:
+            return self.cos[packing.position], self.sin[packing.position]
+        return self.angles(packing.position)
+
+    def angles(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin [T, 1, d/H / 2] of position times frequency."""
+        if position.is_meta:  # a model that is only counted; arithmetic there would import torch's compiler
+            return (torch.empty(len(position), 1, len(self.frequencies)),) * 2
+        angle = position[:, None, None] * self.frequencies.to(position.device)
+        return angle.cos(), angle.sin()
 
 
-def frequencies(width: int, device: torch.device | None = None) -> Tensor:
-    """[d/2] radians a position, by which the pairs of a vector of this width turn."""
-    return 10000.0 ** (-torch.arange(0, width, 2, device=device) / width)
+def frequencies(width: int, base: float = 10_000.0) -> Tensor:
+    """[d/2] radians per position, by which the pairs of a vector of this width turn."""
+    exponents = torch.arange(0, width, 2)
+    return exponents if exponents.is_meta else base ** (-exponents / width)  # see ``Rotary.angles``
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

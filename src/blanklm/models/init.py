@@ -42,7 +42,7 @@ def init_heads_on_neighbours(layer: EncoderLayer) -> None:
     width = layer.attention_out.weight.shape[0]
     layer.queries_keys_values.weight[: 2 * width] = 0.0
     biases = layer.queries_keys_values.bias.view(3, layer.heads, -1)  # [3, H, d/H]
-    frequency = frequencies(biases.shape[2], biases.device)  # [d/H / 2]
+    frequency = frequencies(biases.shape[2]).to(biases.device)  # [d/H / 2]
     strength = SHARPNESS * (frequency > SLOWEST_ANGLE)
     ways = back_and_forth(layer.heads).to(biases.device)
     angle = ways[:, None] * frequency  # [H, d/H / 2] by which a key turns while it comes from there

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from blanklm.core.texts import Batch
 from blanklm.models.encoder import EncoderLayer
+from blanklm.models.llama import LlamaLayer
 
 Product = Literal["fill", "restore", "transfer", "evaluate"]
 
@@ -48,7 +49,7 @@ class Model(nn.Module):
     def compile_parts(self) -> None:
         """Compile what a step spends its time in: the layers, which share one graph, and the read-out."""
         for module in self.modules():
-            if isinstance(module, EncoderLayer):
+            if isinstance(module, EncoderLayer | LlamaLayer):
                 module.compile(dynamic=True)
         read_out: Any = getattr(self, "read_out", None)
         if read_out is not None:
