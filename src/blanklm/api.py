@@ -148,15 +148,15 @@ class BlankLM:
     ) -> Fill | list[Fill]:
         """The best fill of each canvas text, with ``n - 1`` alternatives.
 
-        ``settings`` are those of ``FillOptions``: n, beam, order, length_penalty, threshold.
+        ``settings`` are those of ``FillOptions``: n, beam, order, length_penalty, threshold, blanks.
         ``constraints``: one for every blank, or a list with one per blank.
         """
         options = FillOptions(**settings) if options is None else replace(options, **settings)
-        requests = self._requests(texts, constraints)
+        policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         fills: list[Any] = [None] * len(requests)  # None where it was given up
         for members in self._groups(requests, progress):
             with torch.inference_mode():
-                found = search(self.model, [requests[i] for i in members], options)
+                found = search(policy, [requests[i] for i in members], options)
             for i, drafts in zip(members, found, strict=True):
                 if drafts:
                     best, *rest = (requests[i].to_fill(draft) for draft in drafts)
@@ -184,16 +184,16 @@ class BlankLM:
     ) -> list[Fill] | list[list[Fill]]:
         """``n`` random fills of each canvas text, by default of nothing but a blank: a list of n fills per text.
 
-        ``settings`` are those of ``SampleOptions``: n, temperature, top_k, top_p, seed, order. A text's draws depend on
-        the seed and on its number: its place in the list, unless ``numbers`` says otherwise.
+        ``settings`` are those of ``SampleOptions``: n, temperature, top_k, top_p, seed, order, blanks. A text's draws
+        depend on the seed and on its number: its place in the list, unless ``numbers`` says otherwise.
         """
         options = SampleOptions(**settings) if options is None else replace(options, **settings)
-        requests = self._requests(texts, constraints)
+        policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         samples: list[list[Fill]] = [[] for _ in requests]
         for members in self._groups(requests, progress):
             chosen = members if numbers is None else [numbers[i] for i in members]
             with torch.inference_mode():
-                found = draw(self.model, [requests[i] for i in members], options, chosen)
+                found = draw(policy, [requests[i] for i in members], options, chosen)
             for i, drafts in zip(members, found, strict=True):
                 samples[i] = [requests[i].to_fill(draft) for draft in drafts]
         return samples[0] if isinstance(texts, str | Request) else samples

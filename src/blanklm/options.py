@@ -10,6 +10,7 @@ from dataclasses import Field, field, fields
 from typing import Any, Literal
 
 ScoreMethod = Literal["exact", "monte-carlo", "bound"]  # how ``score`` finds log p
+Blanks = Literal["words", "spans"]  # what blanks stand for: words hidden one by one, or spans as people leave them
 
 
 def option(default: Any, help: str, *flags: str, **limits: float) -> Any:

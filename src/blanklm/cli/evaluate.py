@@ -44,6 +44,7 @@ def evaluate(
     shares = _percentages(ratios)
     language_model = load_system(model or DEFAULT, device)
     options: dict[str, Any] = {"beam": beam, "order": order or ("parallel" if beam == 1 else "confident")}
+    options["blanks"] = "words"  # which this protocol hides
     if isinstance(language_model, Infiller):
         if beam != 1 or order is not None:
             raise BlankLMError("a baseline has one way to fill: leave out --beam and --order")

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from blanklm.errors import OptionError
-from blanklm.options import option
+from blanklm.options import Blanks, option
 
 SequentialOrder = Literal["confident", "model", "left-to-right"]
 Order = Literal[SequentialOrder, "parallel"]
+BLANKS_HELP = "What blanks stand for: spans as people leave them, or words; by default spans if the model knows both."
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class FillOptions:
     order: Order = option("confident", "Which blank to fill next; parallel: all at once.")
     length_penalty: float = option(0.0, "Rank by log p / steps^this.", ge=-10, le=10)
     threshold: float = option(0.0, "With parallel: how probable an action must be to be taken.", ge=0, le=1)
+    blanks: Blanks | None = option(None, BLANKS_HELP)
 
     def __post_init__(self) -> None:
         _check_order(self.order, get_args(Order))
+        _check_blanks(self.blanks)
         if self.beam < 1 or self.n < 1:
             name, meaning = ("beam", "beam") if self.beam < 1 else ("n", "number of fills")
             raise OptionError(name, f"the {meaning} must be at least 1")
@@ -62,9 +65,11 @@ class SampleOptions:
     top_p: float = option(1.0, "Draw from the fewest words that hold this probability.", gt=0, le=1)
     seed: int = option(0, "The same seed gives the same samples.", ge=0, lt=2**63)
     order: SequentialOrder = option("model", "Which blank to fill next.")
+    blanks: Blanks | None = option(None, BLANKS_HELP)
 
     def __post_init__(self) -> None:
         _check_order(self.order, get_args(SequentialOrder))
+        _check_blanks(self.blanks)
         if self.n < 1:
             raise OptionError("n", "the number of samples must be at least 1")
         if not 0 < self.temperature < math.inf:
@@ -83,3 +88,8 @@ class SampleOptions:
 def _check_order(order: str, orders: tuple[str, ...]) -> None:
     if order not in orders:
         raise OptionError("order", f"there is no order {order!r}: choose {', '.join(orders)}")
+
+
+def _check_blanks(blanks: str | None) -> None:
+    if blanks not in (None, *get_args(Blanks)):
+        raise OptionError("blanks", f"blanks stand for {' or '.join(get_args(Blanks))}, not {blanks!r}")

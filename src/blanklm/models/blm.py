@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,28 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from blanklm.core.conceal import conceal
-from blanklm.core.orders import bound, next_in_words, show_first, uniform_orders, whole_word_ranks, words_of
+from blanklm.core.orders import (
+    after,
+    bound,
+    next_in_words,
+    restrict,
+    show_first,
+    uniform_ranks,
+    whole_word_ranks,
+    words_of,
+)
 from blanklm.core.packing import PackedActions, Packing, grouped_log_softmax, pack
 from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import Batch, cut
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
+from blanklm.models.causal_backbone import CausalPretrained
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise
+from blanklm.models.llama import LlamaConfig
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.options import Blanks
 
 WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 
@@ -29,7 +41,7 @@ WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 @dataclass(frozen=True)
 class BLMConfig:
     vocabulary: int
-    encoder: EncoderConfig | BackboneConfig
+    encoder: EncoderConfig | BackboneConfig | LlamaConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
     max_length: int = 512  # longest text, in tokens
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
@@ -37,7 +49,7 @@ class BLMConfig:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise BlankLMError(f"`max_length` must be at least 1, not {self.max_length}")
-        if isinstance(self.encoder, BackboneConfig) and self.max_length > self.encoder.longest:
+        if not isinstance(self.encoder, EncoderConfig) and self.max_length > self.encoder.longest:
             raise BlankLMError(f"the backbone takes at most {self.encoder.longest} tokens, not {self.max_length}")
 
 
@@ -46,6 +58,7 @@ class BLM(Model):
     config: BLMConfig
     not_words: Tensor  # [V] -inf for what is never a word
     edges: Tensor  # [V, 2]
+    config_class: ClassVar[type[BLMConfig]] = BLMConfig
     product = "fill"
     reads_context = True
 
@@ -71,13 +84,23 @@ class BLM(Model):
         self.apply(initialise)
 
     @classmethod
-    def on(cls, backbone: Pretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
+    def on(cls, backbone: Pretrained | CausalPretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
         """Build a BLM on pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
         settings = {"max_length": min(512, backbone.config.longest)} | settings
-        model = cls(BLMConfig(len(tokenizer), backbone.config, **settings))
+        model = cls(cls.config_class(len(tokenizer), backbone.config, **settings))
         backbone.initialise(model, tokenizer)
-        model.edges.copy_(torch.from_numpy(tokenizer.edges))
+        model.set_vocabulary(tokenizer)
         return model
+
+    def set_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Learn what training must know of each token."""
+        self.edges.copy_(torch.from_numpy(tokenizer.edges))
+
+    def for_blanks(self, blanks: Blanks | None) -> BLM:
+        """Return a policy whose blanks stand for ``blanks``; by default what the model has learnt, spans if both."""
+        if blanks == "spans":
+            raise BlankLMError("this model has learnt blanks that stand for words: leave out blanks")
+        return self
 
     # --- Eq. 1, p(b, w, l, r | c), in three parts -------------------------------------------------------------------
 
@@ -146,6 +169,10 @@ class BLM(Model):
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; make its canvas and target actions."""
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, given=batch.given)
         written = batch.lengths if batch.given is None else batch.lengths - batch.given  # [B]
+        return self.targets(batch, ranks, log_orders, written)
+
+    def targets(self, batch: Batch, ranks: Tensor, log_orders: Tensor, written: Tensor) -> BLMTargets:
+        """Show the first t of the ``written`` [B] tokens by their ``ranks`` [B, L]; those below 0 are given."""
         shown = show_first(ranks, written, batch.fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
@@ -161,15 +188,21 @@ class BLM(Model):
         self, tokens: Tensor, lengths: Tensor, seeds: Tensor, *, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Draw an order of each text: the rank [B, L] of each position, and - log of the order's probability [B]."""
-        if not self.config.whole_words:
-            return uniform_orders(seeds, lengths, tokens.shape[1], given)
-        if given is not None:
-            raise BlankLMError("`whole_words` and `given` cannot be combined")
-        word = words_of(tokens, self.edges)  # [B, L]
+        return self.orders_in(None if given is None else after(given, tokens.shape[1]), tokens, lengths, seeds)
+
+    def orders_in(self, region: Tensor | None, tokens: Tensor, lengths: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw an order of the positions of a ``region`` [B, L] of each text, or of all (None), as ``orders`` does."""
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
-        in_word = torch.zeros_like(word).scatter_add_(1, word, inside.long())  # [B, L] tokens of each word
-        log_orders = torch.lgamma(lengths + 1.0) - torch.lgamma(in_word + 1.0).sum(1)  # n! / (n_1! n_2! ...)
-        return whole_word_ranks(seeds, lengths, word), log_orders
+        written = inside if region is None else inside & region  # [B, L]
+        log_orders = torch.lgamma(written.sum(1) + 1.0)  # [B]
+        if self.config.whole_words:
+            word = words_of(tokens, self.edges)  # [B, L]
+            ranks = whole_word_ranks(seeds, lengths, word)
+            in_word = torch.zeros_like(word).scatter_add_(1, word, written.long())  # [B, L] tokens of each word
+            log_orders = log_orders - torch.lgamma(in_word + 1.0).sum(1)  # n! / (n_1! n_2! ...)
+        else:
+            ranks = uniform_ranks(seeds, lengths, tokens.shape[1])
+        return ranks if region is None else restrict(ranks, written | ~inside), log_orders
 
     def loss(self, prepared: Any) -> Tensor:
         """Eq. 8 of each text [B]: - log n! - n / (n - t) * the sum of log p over its n - t possible next actions."""

@@ -232,6 +232,8 @@ def from_json(cls: type, values: dict[str, Any]) -> Any:
         hint = hints.get(name)
         kinds = [kind for kind in typing.get_args(hint) or (hint,) if isinstance(kind, type)]
         kinds = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
-        fitting = [kind for kind in kinds if set(value) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}]
-        nested[name] = from_json((fitting or kinds)[0], value) if kinds else value
+        fitting = [
+            kind for kind in kinds if set(value or ()) - set(RETIRED) <= {f.name for f in dataclasses.fields(kind)}
+        ]
+        nested[name] = from_json((fitting or kinds)[0], value) if kinds and value is not None else value
     return cls(**nested)

@@ -17,6 +17,7 @@ Size = Literal["tiny", "small", "base"]
 TokenizerKind = Literal["word", "character", "bpe"]
 OptimizerKind = Literal["adamw", "muon"]
 Precision = Literal["auto", "bf16", "float32"]
+TrainedBlanks = Literal["words", "spans", "both"]
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,22 @@ class TrainingConfig:
 class FitOptions:
     """How to make a model for the texts, and what of its training depends on that."""
 
-    backbone: str | None = option(None, "Start from a pretrained Hugging Face encoder: a folder or a Hub id.")
+    backbone: str | None = option(
+        None, "Start from a pretrained encoder or a Llama-type language model: a folder, a Hub id or a .gguf file."
+    )
     size: Size | None = option(None, "Size of the model: small by default; base is the paper's.")
     tokenizer: TokenizerKind | None = option(
         None, "What a token is: by default a word, or what it is for the backbone."
     )
+    merges: int | None = option(
+        None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all."
+    )
     vocabulary: int = option(30_000, "Maximum size of the vocabulary.")
     min_count: int = option(1, "Words that are rarer than this become unknown.")
     lowercase: bool = option(False, "Lowercase all texts.")
+    blanks: TrainedBlanks | None = option(
+        None, "What blanks hide: words at random, as in the paper, spans, or both: by default both for natural text."
+    )
     max_length: int | None = option(
         None, "Cut texts to this many tokens: by default 512, or fewer if the backbone takes fewer."
     )
@@ -97,6 +106,8 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length < 1:
             raise TrainingError(f"max_length must be at least 1, not {self.max_length}")
+        if self.blanks not in (None, *get_args(TrainedBlanks)):
+            raise TrainingError(f"blanks must be {' or '.join(get_args(TrainedBlanks))}, not {self.blanks!r}")
         if self.backbone and (self.size is not None or self.dropout is not None):
             raise TrainingError("a backbone has its own size and dropout: leave out both options")
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,9 +15,11 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.readers import matching_files, read_texts
 from blanklm.errors import TrainingError
 from blanklm.models.backbone import Pretrained
-from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.blm import BLM
+from blanklm.models.causal_backbone import CausalPretrained, is_causal
 from blanklm.models.encoder import EncoderConfig, EncoderLayer
 from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
+from blanklm.models.span_blm import SpanBLM
 from blanklm.training.config import FitOptions, TrainingConfig
 from blanklm.training.progress import say
 from blanklm.training.run import Progress, train
@@ -25,6 +28,7 @@ from blanklm.training.streamed import StreamedTexts, sample_texts
 DEFAULT_LENGTH = 512  # tokens
 CHARACTERS_FOR_FREQUENCIES = 1_000_000  # of streamed texts, which word frequencies are counted in
 
+Backbone = Pretrained | CausalPretrained
 Texts = str | PathLike[str] | Sequence[str]  # a path, a pattern such as 'shards/*.jsonl', or the texts themselves
 
 
@@ -39,7 +43,7 @@ def fit_folder(
 ) -> Progress:
     """Train a BLM on texts; ``out`` is the folder of the run, and of its best model."""
     report: Callable[[str], None] = say if show_progress else lambda message: None
-    backbone = Pretrained.load(options.backbone) if options.backbone else None
+    backbone = _load_backbone(options.backbone) if options.backbone else None
     max_length = _max_length(options, backbone)
     files, lines, held_out = _read_corpus(texts, valid, options.from_disk, config.seed)
     count = f"{len(files):,} files" if files else f"{len(lines):,} texts"
@@ -111,7 +115,11 @@ def _name_of(texts: Texts) -> str:
     return Path(texts).name if isinstance(texts, str | PathLike) else f"{len(texts):,} texts"
 
 
-def _max_length(options: FitOptions, backbone: Pretrained | None) -> int:
+def _load_backbone(name: str) -> Backbone:
+    return CausalPretrained.load(name) if is_causal(name) else Pretrained.load(name)
+
+
+def _max_length(options: FitOptions, backbone: Backbone | None) -> int:
     if backbone is None:
         return options.max_length or DEFAULT_LENGTH
     longest = backbone.config.longest
@@ -121,10 +129,14 @@ def _max_length(options: FitOptions, backbone: Pretrained | None) -> int:
 
 
 def _tokenizer(
-    sample: Iterable[str], out: Path, options: FitOptions, backbone: Pretrained | None, resume: bool
+    sample: Iterable[str], out: Path, options: FitOptions, backbone: Backbone | None, resume: bool
 ) -> Tokenizer:
     if resume and (out / "tokenizer.json").exists():
         return Tokenizer.load(out / "tokenizer.json")
+    if options.merges is not None and (options.tokenizer or not isinstance(backbone, CausalPretrained)):
+        raise TrainingError("merges cut the tokenizer of a causal backbone: leave the option out")
+    if isinstance(backbone, CausalPretrained) and options.tokenizer is None:
+        return backbone.tokenizer(options.merges)
     if backbone and options.tokenizer is None:
         return backbone.tokenizer()
     kind = options.tokenizer or "word"
@@ -132,12 +144,18 @@ def _tokenizer(
 
 
 def _new_model(
-    tokenizer: Tokenizer, options: FitOptions, max_length: int, backbone: Pretrained | None, counted: TokenisedTexts
+    tokenizer: Tokenizer, options: FitOptions, max_length: int, backbone: Backbone | None, counted: TokenisedTexts
 ) -> BLM:
     """Make a model on the backbone, or one from scratch whose words are as probable as in the ``counted`` texts."""
+    blanks = options.blanks or ("both" if tokenizer.words_have_parts else "words")
+    kind: type[BLM] = BLM if blanks == "words" else SpanBLM
+    settings: dict[str, Any] = {"max_length": max_length}
+    if blanks != "words":
+        settings["spans"] = 1.0 if blanks == "spans" else 0.5
     if backbone:
-        return BLM.on(backbone, tokenizer, max_length=max_length)
-    model = BLM(BLMConfig(len(tokenizer), encoder_config(options), max_length=max_length))
+        return kind.on(backbone, tokenizer, **settings)
+    model = kind(kind.config_class(len(tokenizer), encoder_config(options), **settings))
+    model.set_vocabulary(tokenizer)
     init_heads_on_neighbours(next(layer for layer in model.modules() if isinstance(layer, EncoderLayer)))
     init_bias_from_frequencies(model, counted.flat)
     return model

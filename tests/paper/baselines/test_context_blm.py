@@ -16,7 +16,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
-from blanklm.models.encoder import EncoderConfig, rotary_angles, rotate
+from blanklm.models.encoder import EncoderConfig, rotate
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
 from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.paper.streams import TextsInContext
@@ -50,7 +50,7 @@ def canvases(seed=0):
 def encoded(model, canvas, given):
     """z [c, d] of one canvas, its context and all else side by side in each layer, without packing."""
     z = model.embedding(canvas)  # [c, d]
-    rotary = rotary_angles(torch.arange(len(z)), model.encoder.head_width)
+    rotary = model.encoder.rotary.angles(torch.arange(len(z)))
     for layer in model.encoder.layers:
         q, k, v = layer.queries_keys_values(layer.attention_norm(z)).view(len(z), 3, layer.heads, -1).unbind(1)
         q, k = rotate(q, rotary), rotate(k, rotary)

@@ -94,7 +94,7 @@ def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenize
 def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
     """Build an untrained model; MODEL is the encoder of the bundled one."""
     model = BLM(BLMConfig(len(tokenizer), encoder, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
-    model.get_buffer("edges").copy_(torch.from_numpy(tokenizer.edges))
+    model.set_vocabulary(tokenizer)
     return model
 
 
@@ -118,7 +118,10 @@ def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...]
     best = checkpoint.load(folder / "run")
     checkpoint.save(out / "model", best.model, best.tokenizer, ABOUT, dtype=torch.int8)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
-    bleu = {name: evaluate(filler, sentences, RATIOS, seed=0, **options) for name, options in DECODINGS.items()}
+    bleu = {
+        name: evaluate(filler, sentences, RATIOS, seed=0, blanks="words", **options)
+        for name, options in DECODINGS.items()
+    }
     row = results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu}
     return write_result(out / "result.json", row)
 
