@@ -16,7 +16,9 @@ from safetensors.torch import load_file, save_file
 from blanklm import pretrained
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
-from blanklm.training import checkpoint
+from blanklm.models.blm import BLM, BLMConfig
+from blanklm.models.encoder import EncoderConfig
+from blanklm.training import checkpoint, quantise
 from tests.support.models import make_blm
 from tests.support.paths import YELP_WORDS
 from tests.support.runs import Payload
@@ -114,6 +116,68 @@ def test_what_tokens_begin_and_end_with_comes_back_in_every_precision(tmp_path):
         checkpoint.save(tmp_path, model, tokenizer, dtype=dtype)
         assert torch.equal(checkpoint.load(tmp_path).model.edges, model.edges)
     assert model.edges.any()
+
+
+# --- Weights of linear layers at a few bits ----------------------------------------------------------------------
+
+
+def wide_model():
+    """Return a BLM with layers whose rows are whole groups, and one (sides_out) whose rows are not."""
+    torch.manual_seed(0)
+    return BLM(BLMConfig(12, EncoderConfig(2, 2, 128, 256, dropout=0.0), sides_hidden=48)).eval()
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+def test_linear_layers_come_back_as_they_are_rounded_and_the_rest_as_in_int8(folder, tmp_path, bits):
+    model, tokenizer = wide_model(), checkpoint.load(folder).tokenizer
+    checkpoint.save(tmp_path / "bits", model, tokenizer, bits=bits)
+    checkpoint.save(tmp_path / "int8", model, tokenizer, dtype=torch.int8)
+    found, int8 = (checkpoint.load(tmp_path / name).model.state_dict() for name in ("bits", "int8"))
+    grouped = quantise.grouped_matrices(model)
+    assert {"encoder.layers.0.feedforward_in.weight", "sides_from_word.weight"} <= grouped.keys()
+    assert not {"embedding.weight", "sides_out.weight"} & grouped.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, quantise.rounded(grouped[name], bits) if name in grouped else int8[name]), name
+    again = tmp_path / "again"
+    checkpoint.save(again, checkpoint.load(tmp_path / "bits").model, tokenizer, bits=bits)
+    assert all(torch.equal(tensor, found[name]) for name, tensor in checkpoint.load(again).model.state_dict().items())
+
+
+def test_four_bits_are_half_of_int8_and_weights_may_be_given(folder, tmp_path):
+    model, tokenizer, sizes = wide_model(), checkpoint.load(folder).tokenizer, {}
+    for bits in (4, 5, 8):
+        weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        checkpoint.save(tmp_path / str(bits), model, tokenizer, weights=weights, bits=bits)
+        sizes[bits] = (tmp_path / str(bits) / "model.safetensors").stat().st_size
+    in_groups = sum(matrix.numel() for matrix in quantise.grouped_matrices(model).values())
+    assert sizes[5] - sizes[4] == pytest.approx(in_groups / 8, abs=64)
+    assert sizes[8] - sizes[4] == pytest.approx(in_groups / 2, abs=64)
+    assert sizes[4] < 0.65 * sum(p.numel() for p in model.parameters())
+    with pytest.raises(CheckpointError, match="weights have 2 to 8 bits, not 1"):
+        checkpoint.save(tmp_path / "1", model, tokenizer, bits=1)
+
+
+def test_groups_that_do_not_fit_their_scales_or_the_model_are_named(folder, tmp_path):
+    checkpoint.save(tmp_path / "bits", wide_model(), checkpoint.load(folder).tokenizer, bits=5)
+    path = tmp_path / "bits" / "model.safetensors"
+    weights, name = load_file(path), "sides_from_word.weight"
+    scales = weights[f"{name}.group_scales"]
+    for changed in (
+        {name: weights[name][:, :-1].contiguous()},
+        {name: weights[name][:-1].contiguous()},
+        {name: weights[name].float()},
+        {f"{name}.group_scales": scales[:, :1].contiguous()},
+        {f"{name}.group_scales": scales[0].contiguous()},
+        {name: weights[name].repeat(2, 1), f"{name}.group_scales": scales.repeat(2, 1)},
+        {f"{name}.group_scales": scales[:, :0].contiguous()},
+    ):
+        save_file(weights | changed, path)
+        with pytest.raises(CheckpointError, match=r"does not fit its config.json .*sides_from_word") as error:
+            checkpoint.load(tmp_path / "bits")
+        assert "\n" not in str(error.value)
+    save_file({key: tensor for key, tensor in weights.items() if key != f"{name}.group_scales"}, path)
+    with pytest.raises(CheckpointError, match=r"does not fit its config.json"):
+        checkpoint.load(tmp_path / "bits")
 
 
 # --- Damage that only a checksum shows, and files made to do harm ------------------------------------------------

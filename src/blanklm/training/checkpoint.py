@@ -25,9 +25,11 @@ from blanklm.errors import CheckpointError
 from blanklm.files import replacing
 from blanklm.models import registry
 from blanklm.models.model import Model
+from blanklm.training import quantise
 
 FORMAT = 1
 SCALE = ".row_scale"  # beside an int8 matrix
+GROUP_SCALES = ".group_scales"  # beside a matrix in groups; the two shapes tell the bits
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 LEXICON = "words.tsv.xz"  # beside them, in the folder of a model that restores
 GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
@@ -48,11 +50,15 @@ def save(
     about: dict[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
     weights: dict[str, torch.Tensor] | None = None,
+    bits: int | None = None,
 ) -> None:
     """Write the three files, each under a temporary name and then renamed: a reader never sees half of one.
 
-    ``weights``: the model's, where they were put together from the parts that several processes hold.
+    ``weights``: the model's, where they were put together from the parts that several processes hold. ``bits``: of each
+    weight of the linear layers (``quantise``); all others are then stored as with ``dtype=torch.int8``.
     """
+    if bits is not None and bits not in quantise.PLANES:
+        raise CheckpointError(f"weights have {min(quantise.PLANES)} to {max(quantise.PLANES)} bits, not {bits}")
     config = {
         "format": FORMAT,
         "kind": registry.kind_of(model),
@@ -62,9 +68,15 @@ def save(
     weights = model.state_dict() if weights is None else weights
     stored: dict[str, torch.Tensor] = {}
     tied = _tied(weights)
+    grouped = quantise.grouped_matrices(model) if bits else {}
     for name, tensor in weights.items():
-        if name not in tied:
-            stored |= _stored(name, tensor.detach().cpu().contiguous(), dtype)
+        if name in tied:
+            continue
+        tensor = tensor.detach().cpu().contiguous()
+        if bits and name in grouped:
+            stored[name], stored[f"{name}{GROUP_SCALES}"] = quantise.quantise(tensor, bits)
+        else:
+            stored |= _stored(name, tensor, torch.int8 if bits else dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
@@ -182,10 +194,15 @@ def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Convert tensors back to float32 (bools stay bools)."""
     whole = {}
     for name, tensor in weights.items():
-        if name.endswith(SCALE):
+        if name.endswith((SCALE, GROUP_SCALES)):
             continue
         if f"{name}{SCALE}" in weights:
             tensor = tensor.float() * weights[f"{name}{SCALE}"]
+        elif f"{name}{GROUP_SCALES}" in weights:
+            scales = weights[f"{name}{GROUP_SCALES}"]
+            if not (bits := quantise.bits_of(tensor, scales)):
+                raise RuntimeError(f"the shapes of {name} and its scales do not go together")
+            tensor = quantise.dequantise(tensor, scales, bits)
         whole[name] = tensor.float() if tensor.is_floating_point() else tensor
     return whole
 
