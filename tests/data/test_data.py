@@ -323,7 +323,7 @@ def test_the_table_is_complete_and_well_formed():
     table = {corpus.name: corpus for corpus in corpora()}
     assert list(table) == [
         *("ptb", "wikitext2", "wikitext103", "yahoo", "yelp", "amazon"),
-        *("edh_latin", "greek_documentary", "greek_literature", "english"),
+        *("edh_latin", "greek_documentary", "greek_literature", "english", "sentence_completion"),
     ]
     for name, corpus in table.items():
         assert corpus.summary and corpus.origin and corpus.licence
@@ -342,6 +342,7 @@ def test_the_table_is_complete_and_well_formed():
     assert [table["ptb"].files[split].lines for split in ("train", "valid", "test")] == [42068, 3370, 3761]
     assert [table["yelp"].files[f"train.{label}"].lines for label in (0, 1)] == [178573, 243327]
     assert sum(table["english"].files[f"mix.{part}"].lines for part in range(3)) == 1271728
+    assert sum(table["sentence_completion"].files[f"train.{part}"].lines for part in range(3)) == 748565
 
 
 def test_a_corpus_goes_to_other_processes_and_to_json():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from blanklm.core.conceal import conceal
+from blanklm.core.conceal import Concealed, conceal
 from blanklm.core.orders import (
     after,
     bound,
@@ -169,16 +169,18 @@ class BLM(Model):
         """Algorithm 1, lines 4-7: draw t and the shown positions of each text; make its canvas and target actions."""
         ranks, log_orders = self.orders(batch.tokens, batch.lengths, batch.seeds, given=batch.given)
         written = batch.lengths if batch.given is None else batch.lengths - batch.given  # [B]
-        return self.targets(batch, ranks, log_orders, written)
+        return self.conceal_and_pack(batch, batch.fractions, ranks, log_orders, written)[1]
 
-    def targets(self, batch: Batch, ranks: Tensor, log_orders: Tensor, written: Tensor) -> BLMTargets:
+    def conceal_and_pack(
+        self, batch: Batch, fractions: Tensor, ranks: Tensor, log_orders: Tensor, written: Tensor
+    ) -> tuple[Concealed, BLMTargets]:
         """Show the first t of the ``written`` [B] tokens by their ``ranks`` [B, L]; those below 0 are given."""
-        shown = show_first(ranks, written, batch.fractions)  # [B, L]
+        shown = show_first(ranks, written, fractions)  # [B, L]
         concealed = conceal(batch.tokens, batch.lengths, shown)
         weights = self.next_weights(batch.tokens, concealed.hidden)  # [B, L]
         actions = pack(batch.tokens, concealed, weights > 0, batch.for_gpu)
         weight = weights[actions.text, actions.position]  # [A]
-        return BLMTargets(actions, weight, written, concealed.hidden.sum(1), log_orders)
+        return concealed, BLMTargets(actions, weight, written, concealed.hidden.sum(1), log_orders)
 
     def next_weights(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         """[B, L] n - t times the probability that an order which has left ``hidden`` continues at each position."""

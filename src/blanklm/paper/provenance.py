@@ -46,11 +46,16 @@ def write_result(path: Path, row: Row) -> Row:
 
 
 def provenance() -> Row:
-    """Say which code runs, when, on what machine, with which libraries and by which command."""
-    commit = _git("rev-parse", "HEAD")
+    """Say which code runs, when, on what machine, with which libraries and by which command.
+
+    Where the code was copied without its repository, $BLANKLM_COMMIT says which commit of it, unchanged, was copied.
+    """
+    copied = os.environ.get("BLANKLM_COMMIT")
+    commit = copied or _git("rev-parse", "HEAD")
+    changed = "" if copied else _git("status", "--porcelain", "--untracked-files=no")
     return {
         "commit": commit,
-        "clean": None if commit is None else not _git("status", "--porcelain", "--untracked-files=no"),
+        "clean": None if commit is None else not changed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "hardware": {
             "cpu": hardware("cpu"),

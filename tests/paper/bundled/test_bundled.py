@@ -4,11 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from blanklm import BlankLM
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.models.blm import BLM
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.bundled import english, yelp_words
-from blanklm.training import checkpoint
+from tests.support.backbones import publish_causal
+from tests.support.models import make_blm
 
 TINY = EncoderConfig(1, 2, 16, 32, dropout=0.0)
 LINES = ["The food was really good, and we liked it.", "I will never come back to this place!", "It was fine."] * 20
@@ -18,7 +22,7 @@ LINES = ["The food was really good, and we liked it.", "I will never come back t
 def corpora(tmp_path, monkeypatch):
     """A data root with a few lines in place of every file that the recipes read."""
     files = [f"yelp/{split}.{side}" for split in ("train", "valid") for side in (0, 1)]
-    files += [f"english/{part}.txt" for part in (*english.PARTS, "valid")]
+    files += [f"english/{part}.txt" for part in ("mix.0", "valid")] + ["sentence_completion/train.0.txt"]
     for name in files:
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,21 +44,41 @@ def test_yelp_words(corpora, tmp_path, monkeypatch):
     assert BlankLM.from_pretrained(tmp_path / "out" / "model", device="cpu").fill("it ___[1] .").spans[0]
 
 
-def test_english(corpora, tmp_path, monkeypatch):
-    monkeypatch.setattr(english, "MODEL", TINY)
-    monkeypatch.setattr(english, "VOCABULARY", 300)
+def test_english_on_a_backbone_and_then_from_its_own_weights(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(english, "MERGES", 20)
+    monkeypatch.setitem(english.SETTINGS, "max_length", 64)
     monkeypatch.setattr(english, "DECODINGS", {"greedy": {"constraints": {"max": 2}}})
-    stages = {name: few(training) for name, training in english.STAGES.items()}
-    result = english.main(tmp_path / "out", stages)
+    backbone = publish_causal(tmp_path / "backbone", "llama")
+    begun = english.begin(str(backbone), None, None)
+    parts = ["english/mix.0", "english/mix.0", "sentence_completion/train.0"]
+    result = english.main(tmp_path / "out", *begun, few(english.TRAINING), parts, english.ABOUT)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
-    assert result["training"]["learning_rate"] == 1e-3
-    assert [stage["training"]["learning_rate"] for stage in result["before"]] == [1.5e-3]
-    first, longer = (checkpoint.load(tmp_path / "out" / name / "run").model for name in stages)
-    moved = first.embedding.weight - longer.embedding.weight
-    assert 0 < moved.abs().max() < 0.02  # it went on from the first stage's weights, not from new ones
-    assert english.main(tmp_path / "out", stages)["before"] == result["before"]  # nothing is trained twice
+    assert result["parts"] == parts and result["training"]["bits"] == 4
     assert result["valid_bleu"]["greedy"]["0.3"]["failure_rate"] == 0
     model = BlankLM.from_pretrained(tmp_path / "out" / "model", device="cpu")
     fill = model.fill("I went to ___[1], then (___[2])!")
     assert fill.text == "I went to {}, then ({})!".format(*fill.spans)
     assert model.model.edges.any() and model.score("It was fine.", orders=2).log_prob < 0
+    shorter, tokenizer = english.begin(None, str(tmp_path / "out" / "model"), 1)
+    assert shorter.config.encoder.layers == 1 and len(tokenizer) == len(model.tokenizer)
+    assert torch.equal(shorter.embedding.weight, model.model.embedding.weight)
+    assert shorter.parameter_count < model.parameters
+
+
+def test_shortening_keeps_the_first_and_the_last_layer():
+    config = make_blm().config
+    model = BLM(replace(config, encoder=replace(config.encoder, layers=5)))
+    shorter = english.shortened(model, 2)
+    assert shorter.config.encoder.layers == 2
+    for new, old in ((0, 0), (1, 4)):
+        for ours, theirs in zip(shorter.encoder.layers[new].parameters(), model.encoder.layers[old].parameters()):
+            assert torch.equal(ours, theirs)
+
+
+def test_some_texts_are_written_in_capitals_and_parts_may_come_twice(corpora, tmp_path):
+    Tokenizer.train("bpe", LINES, vocabulary=300).save(tmp_path / "tokenizer.json")
+    texts = english.tokenised(tmp_path / "tokenizer.json", ["english/mix.0", "english/mix.0"], capitals=10)
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    read = [tokenizer.decode(texts[i]) for i in range(len(texts))]
+    assert len(read) == 2 * len(LINES) and read[: len(LINES)] == read[len(LINES) :]
+    assert [text.upper() for text in LINES[::10]] == read[: len(LINES) : 10] and read[1] == LINES[1]

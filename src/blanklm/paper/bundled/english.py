@@ -1,13 +1,11 @@
-"""The bundled English model: cased, natural text, byte-level BPE, words written from left to right.
+"""The bundled English models: cased, natural text, byte-level BPE, blanks of words and of spans.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.english OUT
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.english OUT --backbone smollm2.gguf --seconds 1300
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.english OUT --start english --seconds 1300
 
-Trains in two stages, the second from the weights of the first, its learning rate rising and falling again. Writes
-OUT/first/run and OUT/longer/run (the training runs), a result.json beside each, OUT/model (int8, what is bundled) and
-OUT/result.json. A stage whose result is there already is not trained again.
-
-The bundled model's learning rate fell by the clock instead of by the step in both stages, to end within the minutes
-there were: the steps are how far it came.
+``english`` begins as SmolLM2-135M, its tokenizer cut to MERGES merges, and each round goes on from the weights of the
+one before. ``english-small`` began as a model from scratch, of which ``--layers`` kept some layers. The learning rate
+follows the clock. Writes OUT/run (the training run), OUT/model (what is bundled) and OUT/result.json.
 """
 
 from __future__ import annotations
@@ -15,11 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +26,27 @@ from blanklm.api import BlankLM
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
-from blanklm.models.blm import BLM, BLMConfig
-from blanklm.models.encoder import EncoderConfig
-from blanklm.paper.provenance import Row, read_json, report, write_result
+from blanklm.models.blm import BLM
+from blanklm.models.causal_backbone import CausalPretrained
+from blanklm.models.span_blm import SpanBLM
+from blanklm.paper.provenance import Row, report, write_result
 from blanklm.paper.tasks.infilling import evaluate
+from blanklm.pretrained import locate
 from blanklm.training import checkpoint
 from blanklm.training.run import TrainingConfig, train
 
-MODEL = EncoderConfig(layers=7, heads=6, width=384, feedforward=1536, dropout=0.05)
-TRAINING = TrainingConfig(
-    steps=8681, tokens_per_batch=131_072, learning_rate=1.5e-3, warmup=800, weight_decay=0.02, ema=0.999, skew=0.7,
-    evaluate_every=3000, save_every=10**6, log_every=100,
-)  # fmt: skip
-# From the first stage's weights, so with a lower peak and a shorter rise; another seed, so other canvases.
-LONGER = replace(TRAINING, steps=3396, learning_rate=1e-3, warmup=300, seed=1)
-STAGES = {"first": TRAINING, "longer": LONGER}
-PARTS = ("mix.0", "mix.1", "mix.2")
-VOCABULARY = 12_000
+# The balanced mix twice: its sources are those of the held-out texts, and of what people write.
+PARTS = (*("english/mix.0", "english/mix.1", "english/mix.2") * 2, "english/more.0", "english/more.1")
+NOVELS = ("sentence_completion/train.0",)
+MERGES = 16_000
 MAX_LENGTH = 512
+CAPITALS = 50  # one text in so many is written in capitals
+SETTINGS: dict[str, Any] = {"max_length": MAX_LENGTH, "sides_hidden": 512, "whole_words": True}
+HIDING = {"spans": 0.55, "fresh": 0.3}
+TRAINING = TrainingConfig(
+    steps=10**6, tokens_per_batch=131_072, learning_rate=4e-4, warmup=200, weight_decay=0.01, skew=0.8, ema=0.998,
+    evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.7,
+)  # fmt: skip
 RATIOS, EVERY = (0.1, 0.3, 0.5), 16  # what is hidden, and of which validation texts, for choosing how to decode
 DECODINGS: dict[str, dict[str, Any]] = {
     "all blanks at once": {"order": "parallel"},
@@ -57,76 +57,101 @@ ABOUT = {
     "name": "english",
     "summary": "English as it is written: cased, punctuated, up to 512 tokens",
     "language": "English",
-    "licence": "CC BY-SA 4.0",
-    "data": "35.7 M words of open English text: encyclopaedia, conversation, textbooks, everyday sentences, fiction",
+    "licence": "CC BY-SA 4.0; the weights began as SmolLM2-135M, Apache-2.0",
+    "data": "69 M words of open English text: encyclopaedia, conversation, textbooks, everyday sentences, fiction",
 }
 
 
-def tokenizer_at(path: Path, parts: Sequence[str] = PARTS) -> Tokenizer:
-    """Load the tokenizer at ``path``, trained on every fourth text if it is not there yet."""
-    if not path.exists():
-        texts = chain.from_iterable(read_corpus("english", part) for part in parts)
-        Tokenizer.train("bpe", islice(texts, 0, None, 4), vocabulary=VOCABULARY, min_count=2).save(path)
-    return Tokenizer.load(path)
+def tokenised(tokenizer_path: Path, parts: Sequence[str], capitals: int = CAPITALS) -> TokenisedTexts:
+    """Tokenise these parts of corpora, each in a process; one that is named twice is there twice."""
+    different = list(dict.fromkeys(parts))
+    with ProcessPoolExecutor(len(different)) as pool:
+        read = dict(zip(different, pool.map(partial(_tokenise, tokenizer_path, capitals), different), strict=True))
+    return TokenisedTexts.joined([read[part] for part in parts])
 
 
-def tokenised(tokenizer_path: Path, parts: Sequence[str], max_length: int) -> TokenisedTexts:
-    """Tokenise these parts of the corpus, each in a process."""
-    with ProcessPoolExecutor(len(parts)) as pool:
-        return TokenisedTexts.joined(list(pool.map(partial(_tokenise, tokenizer_path, max_length), parts)))
+def _tokenise(tokenizer_path: Path, capitals: int, part: str) -> TokenisedTexts:
+    texts = [text.strip() for text in read_corpus(*part.split("/"))]
+    if capitals:
+        texts[::capitals] = [text.upper() for text in texts[::capitals]]
+    return TokenisedTexts.from_ids(Tokenizer.load(tokenizer_path).encode_many(texts), MAX_LENGTH)
 
 
-def _tokenise(tokenizer_path: Path, max_length: int, part: str) -> TokenisedTexts:
-    return TokenisedTexts.from_ids(
-        Tokenizer.load(tokenizer_path).encode_many(list(read_corpus("english", part))), max_length
-    )
+def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[SpanBLM, Tokenizer]:
+    """Make the model to train: on a backbone, or from the weights of a model, of which ``layers`` may be kept."""
+    torch.manual_seed(0)
+    if backbone is not None:
+        source = CausalPretrained.load(backbone)
+        tokenizer = source.tokenizer(merges=MERGES)
+        model = SpanBLM.on(source, tokenizer, **SETTINGS | HIDING)
+        assert isinstance(model, SpanBLM)
+        return model, tokenizer
+    assert start is not None
+    loaded = checkpoint.load(locate(start))
+    model, tokenizer = loaded.model, loaded.tokenizer
+    assert isinstance(model, BLM)
+    if layers is not None:
+        model = shortened(model, layers)
+    spanned = model if isinstance(model, SpanBLM) else SpanBLM.from_words(model, tokenizer, **HIDING)
+    return spanned.train(), tokenizer
 
 
-def corpus(out: Path, parts: tuple[str, ...], max_length: int) -> tuple[Tokenizer, TokenisedTexts, TokenisedTexts]:
-    """Return the tokenizer in ``out``, trained if need be, and the training and held-out texts as its tokens."""
+def shortened(model: BLM, layers: int) -> BLM:
+    """Keep some layers of a model, evenly spread from the first to the last."""
+    old = model.config.encoder.layers
+    kept = torch.linspace(0, old - 1, layers).round().long().tolist()
+    config = replace(model.config, encoder=replace(model.config.encoder, layers=layers))
+    shorter = type(model)(config)
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        if name.startswith("encoder.layers."):
+            number, rest = name.removeprefix("encoder.layers.").split(".", 1)
+            if int(number) not in kept:
+                continue
+            name = f"encoder.layers.{kept.index(int(number))}.{rest}"
+        weights[name] = tensor
+    shorter.load_state_dict(weights)
+    return shorter
+
+
+def main(
+    out: Path, model: SpanBLM, tokenizer: Tokenizer, training: TrainingConfig, parts: Sequence[str], about: Row
+) -> Row:
+    """Train the model; then store, load and measure it."""
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = tokenizer_at(out / "tokenizer.json", parts)
-    texts, held_out = (tokenised(out / "tokenizer.json", those, max_length) for those in (parts, ("valid",)))
+    tokenizer.save(out / "tokenizer.json")
+    texts = tokenised(out / "tokenizer.json", parts)
+    held_out = tokenised(out / "tokenizer.json", ["english/valid"], capitals=0)
     print(f"{len(texts):,} texts, {texts.tokens:,} tokens", flush=True)
-    return tokenizer, texts, held_out
-
-
-def build(tokenizer: Tokenizer, encoder: EncoderConfig) -> BLM:
-    """Build an untrained model; MODEL is the encoder of the bundled one."""
-    model = BLM(BLMConfig(len(tokenizer), encoder, sides_hidden=512, max_length=MAX_LENGTH, whole_words=True))
-    model.set_vocabulary(tokenizer)
-    return model
-
-
-def main(out: Path, stages: Mapping[str, TrainingConfig], parts: tuple[str, ...] = PARTS) -> Row:
-    """Train stage after stage, each from the weights of the one before; then write and measure the model."""
-    tokenizer, texts, held_out = corpus(out, parts, MAX_LENGTH)
-    start: Path | None = None  # the run of the stage before
-    results: list[Row] = []
-    for name, training in stages.items():
-        folder = out / name
-        if not (folder / "result.json").exists():
-            torch.manual_seed(training.seed)
-            model = build(tokenizer, MODEL) if start is None else checkpoint.load(start).model.train()
-            started = time.perf_counter()
-            progress = train(model, tokenizer, texts, held_out, training, folder / "run", show_progress=False)
-            training = replace(training, steps=progress.step)  # where the clock ended it
-            row = report(f"english, {name}", model, training, progress, time.perf_counter() - started)
-            write_result(folder / "result.json", row)
-        results.append(read_json(folder / "result.json"))
-        start = folder / "run"
-    best = checkpoint.load(folder / "run")
-    checkpoint.save(out / "model", best.model, best.tokenizer, ABOUT, dtype=torch.int8)
+    started = time.perf_counter()
+    progress = train(model, tokenizer, texts, held_out, training, out / "run", show_progress=False)
+    training = replace(training, steps=progress.step)  # where the clock ended it
+    row = report(about["name"], model, training, progress, time.perf_counter() - started)
+    best = checkpoint.load(out / "run")
+    checkpoint.save(out / "model", best.model, best.tokenizer, about, bits=training.bits)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
     bleu = {
         name: evaluate(filler, sentences, RATIOS, seed=0, blanks="words", **options)
         for name, options in DECODINGS.items()
     }
-    row = results[-1] | {"recipe": "english", "before": results[:-1], "valid_bleu": bleu}
-    return write_result(out / "result.json", row)
+    return write_result(out / "result.json", row | {"parts": list(parts), "valid_bleu": bleu})
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    print(json.dumps(main(parser.parse_args().out, STAGES), indent=2))
+    begins = parser.add_mutually_exclusive_group(required=True)
+    begins.add_argument("--backbone", help="a Llama-type language model: a .gguf file, a folder or a Hub id")
+    begins.add_argument("--start", help="a model to continue from: a folder or the name of a bundled one")
+    parser.add_argument("--layers", type=int, help="with --start: how many layers to keep")
+    parser.add_argument("--name", default=ABOUT["name"])
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--rate", type=float, default=TRAINING.learning_rate, help="peak learning rate")
+    parser.add_argument("--batch", type=int, default=TRAINING.tokens_per_batch, help="tokens per batch")
+    parser.add_argument("--parts", nargs="+", default=[*PARTS, *NOVELS], help="CORPUS/SPLIT ...")
+    options = parser.parse_args()
+    config = replace(
+        TRAINING, seconds=options.seconds, learning_rate=options.rate, tokens_per_batch=options.batch
+    )  # fmt: skip
+    begun = begin(options.backbone, options.start, options.layers)
+    print(json.dumps(main(options.out, *begun, config, options.parts, ABOUT | {"name": options.name}), indent=2))
