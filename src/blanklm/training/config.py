@@ -43,6 +43,8 @@ class TrainingConfig:
         "auto", "Precision of activations: auto is bf16 on a GPU; some CPUs are faster in bf16 too."
     )
     seconds: float = 0.0  # wall-clock limit, 0: none; if set, the learning rate follows the elapsed time too
+    bits: int = 0  # train for weights stored at this many bits (``training.quantise``); 0: off
+    bits_from: float = 0.7  # the share of the run after which its passes see the rounded weights; 1: never
 
     def __post_init__(self) -> None:
         for name in ("steps", "tokens_per_batch", "canvases", "evaluate_every", "save_every", "log_every"):
@@ -59,15 +61,27 @@ class TrainingConfig:
                 raise TrainingError(f"{name} must be {' or '.join(kinds)}, not {getattr(self, name)!r}")
         if not 0 <= self.ema < 1:
             raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
+        if self.bits and self.bits not in range(2, 9):
+            raise TrainingError(f"bits must be 0 (off) or 2 to 8, not {self.bits}")
+        if not 0 <= self.bits_from <= 1:
+            raise TrainingError(f"bits_from must be a share from 0 to 1, not {self.bits_from}")
 
     def learning_rate_at(self, step: int, seconds: float = 0.0) -> float:
         """Return the learning rate of a step as a fraction of the peak."""
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
+        return 0.5 * (1 + math.cos(math.pi * self._done_at(step, seconds)))
+
+    def rounds_at(self, step: int, seconds: float = 0.0) -> bool:
+        """Whether a step sees weights that are rounded to ``bits``."""
+        return 0 < self.bits and self.bits_from < 1 and self._done_at(step, seconds) >= self.bits_from
+
+    def _done_at(self, step: int, seconds: float) -> float:
+        """Return the share of the run, after its warmup, that is done."""
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         if self.seconds:
             done = max(done, seconds / self.seconds)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return min(1.0, max(0.0, done))
 
 
 @dataclass(frozen=True)

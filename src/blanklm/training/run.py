@@ -16,8 +16,8 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from blanklm.training.folder import RunFolder, Settings
 from blanklm.training.optimizer import Average, new_optimizer
 from blanklm.training.prepare import Preparation, move
 from blanklm.training.progress import Advance, Progress, progress_bar
+from blanklm.training.quantise import grouped_matrices, rounded_in_place
 from blanklm.training.streamed import StreamedTexts
 
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
@@ -110,6 +111,10 @@ class Run:
         self.parameters = list(plain.parameters())  # finding them takes a while
         self.average = Average(plain, config.ema) if config.ema else None
         self.kept_model = self.average.model if self.average else plain  # what is evaluated, and saved where it is best
+        self.rounds = False  # whether passes see the weights rounded, by now
+        self.matrices, self.kept_matrices = (
+            list(grouped_matrices(part).values()) if config.bits else [] for part in (plain, self.kept_model)
+        )
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         saved = (self.progress, self.schedule, self.average)
         self.accelerator.register_for_checkpointing(*(part for part in saved if part is not None))
@@ -121,6 +126,8 @@ class Run:
             raise TrainingError("weights that are sharded over processes cannot be averaged: leave out ema")
         if self.sharded and config.optimizer == "muon":
             raise TrainingError("muon needs whole matrices, not sharded ones: choose adamw")
+        if self.sharded and config.bits:
+            raise TrainingError("weights that are sharded over processes cannot be rounded in training: leave out bits")
         if isinstance(texts, StreamedTexts) and config.canvases > 1:
             raise TrainingError("texts that are read while training have one canvas each: leave out canvases")
         if config.seconds and self.accelerator.num_processes > 1:
@@ -159,6 +166,7 @@ class Run:
             before, now = len(self.progress.places), self.accelerator.num_processes
             if before != now:
                 raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
+        self.rounds = self.config.rounds_at(self.progress.step - 1, self.progress.seconds)
         self.files.drop_metrics_after(self.progress.step)
         self.accelerator.init_trackers("tensorboard")
 
@@ -250,7 +258,9 @@ class Run:
 
     def _step(self, planned: PlannedBatch, prepared: Any, weight: float, tokens: int) -> Tensor:
         """Update once on the mean loss per token; return the loss of this process's part, NaN for a bad gradient."""
-        loss = self._backward(planned, prepared, weight, tokens)
+        self._see_whether_to_round()
+        with self._rounded(self.matrices):
+            loss = self._backward(planned, prepared, weight, tokens)
         if self.sharded:
             norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip).full_tensor()
         else:
@@ -262,6 +272,16 @@ class Run:
             self.average.update(self.parameters)
         # The loop finds it in the sum of losses when it next reads that: to look here would wait for the GPU.
         return torch.where(norm.isfinite(), loss, math.nan)
+
+    def _see_whether_to_round(self) -> None:
+        """Begin to round the weights when it is time; bounds from before are then not those of what will be stored."""
+        began, self.rounds = self.rounds, self.config.rounds_at(self.progress.step, self.elapsed)
+        if self.rounds and not began:
+            self.progress.best, self.progress.evaluations_since_best = math.inf, 0
+
+    def _rounded(self, matrices: Sequence[Tensor]) -> AbstractContextManager[None]:
+        """Let a pass see the matrices rounded to the bits they will be stored at, where it is time for that."""
+        return rounded_in_place(matrices, self.config.bits) if self.rounds else nullcontext()
 
     def _backward(self, planned: PlannedBatch, prepared: Any, weight: float, tokens: int) -> Tensor:
         """Compute the gradients of the mean loss per token, in pieces where memory is short; return the summed loss.
@@ -301,10 +321,11 @@ class Run:
         model = self.kept_model.eval()
         loss = self.model if self.sharded else model.loss  # only the wrapper brings sharded weights together
         total = torch.zeros((), device=accelerator.device)
-        for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
-            part, weight = draw.part_or_first(accelerator.process_index, accelerator.num_processes)
-            batch = move(part.collate(self.validation, self.preparation.on_gpu), accelerator.device)
-            total += loss(model.prepare(batch)).sum() * weight
+        with self._rounded(self.kept_matrices):
+            for draw in validation_epoch(self.validation, self.config.tokens_per_batch):
+                part, weight = draw.part_or_first(accelerator.process_index, accelerator.num_processes)
+                batch = move(part.collate(self.validation, self.preparation.on_gpu), accelerator.device)
+                total += loss(model.prepare(batch)).sum() * weight
         bound = float(accelerator.reduce(total, "sum")) / self.validation.tokens
         self.model.train()
         if not math.isfinite(bound):
