@@ -103,6 +103,15 @@ def publish_causal(folder: Path, family: str) -> Path:
     return folder
 
 
+def publish_tied(folder: Path, family: str) -> Path:
+    """One that scores words by the vectors that it reads them as."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(publish_causal(folder, family))
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    model.save_pretrained(folder)
+    return folder
+
+
 def write_gguf(path: Path, folder: Path, architecture: str = "llama", **fields: str) -> Path:
     """The language model in a folder as a GGUF file: other names, and for Llama other rows of queries and keys."""
     import gguf
