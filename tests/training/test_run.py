@@ -22,6 +22,8 @@ from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.streams import TextsInContext
 from blanklm.training import checkpoint
 from blanklm.training.config import TrainingConfig
+from blanklm.training.epochs import validation_epoch
+from blanklm.training.quantise import grouped_matrices, rounded
 from blanklm.training.run import Run, train
 from blanklm.training.streamed import StreamedTexts
 from tests.support.baselines import make
@@ -50,14 +52,16 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize(("ema", "optimizer"), [(0.0, "adamw"), (0.9, "adamw"), (0.9, "muon")])
+@pytest.mark.parametrize(
+    ("ema", "optimizer", "bits"), [(0.0, "adamw", 0), (0.9, "adamw", 0), (0.9, "muon", 0), (0.9, "muon", 3)]
+)
 @pytest.mark.slow
-def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer):
+def test_resuming_continues_bit_for_bit(tmp_path, ema, optimizer, bits):
     """40 steps = 20 steps, broken off some time later, and resumed; with dropout, so that random states matter."""
     tokenizer, texts = corpus()
     config = TrainingConfig(
         steps=40, tokens_per_batch=64, warmup=5, evaluate_every=10, save_every=20, log_every=6, ema=ema,
-        optimizer=optimizer,
+        optimizer=optimizer, bits=bits, bits_from=0.4,
     )  # fmt: skip
 
     def run(folder):
@@ -403,6 +407,114 @@ def test_the_clock_ends_a_run_and_lowers_the_rate_before(tmp_path):
     assert 0 < progress.step < 10**6 and 0.5 <= progress.seconds < 5
     assert progress.best_step == progress.step  # evaluated once more at the end
     assert (tmp_path / f"state-{progress.step:08d}").is_dir()
+
+
+# --- Weights that will be stored at a few bits ---------------------------------------------------------------------
+
+
+def trained_for(bits, folder, bits_from=0.5, **options):
+    """Train a tiny model; return the run's progress, and the bound of the model as kept and as stored at few bits."""
+    tokenizer, texts = corpus()
+    many_canvases = TokenisedTexts.from_ids(tokenizer.encode_many(SENTENCES * 4))
+    settings = {"steps": 100, "tokens_per_batch": 512, "warmup": 10, "evaluate_every": 25} | options
+    config = TrainingConfig(
+        learning_rate=3e-3, weight_decay=0, save_every=10**6, bits=bits, bits_from=bits_from, **settings
+    )
+    progress = train(new_model(tokenizer), tokenizer, many_canvases, texts, config, folder / "run", show_progress=False)
+    kept = checkpoint.load(folder / "run").model
+
+    def bound_at(bits):
+        checkpoint.save(folder / f"stored-{bits}", kept, tokenizer, bits=bits)
+        model = checkpoint.load(folder / f"stored-{bits}").model
+        with torch.no_grad():
+            losses = [model.loss(model.prepare(draw.collate(texts))).sum() for draw in validation_epoch(texts, 512)]
+        return float(sum(losses)) / texts.tokens
+
+    return progress, kept, bound_at
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5])
+def test_a_run_for_few_bits_learns_and_reports_the_bound_of_what_is_stored(tmp_path, ema):
+    progress, kept, bound_at = trained_for(4, tmp_path, ema=ema)
+    bounds = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    bounds = [record["valid_bound"] for record in bounds if "valid_bound" in record]
+    assert progress.best == bounds[-1] < bounds[0] - 0.5
+    assert bound_at(4) == pytest.approx(progress.best, abs=0.005)  # the embeddings are not rounded in training
+    assert any(not torch.equal(matrix, rounded(matrix, 4)) for matrix in grouped_matrices(kept).values())
+
+
+@pytest.mark.slow
+def test_a_run_for_two_bits_is_better_at_two_bits_than_one_that_does_not_know(tmp_path):
+    aware, _, aware_at = trained_for(2, tmp_path / "aware")
+    plain, _, plain_at = trained_for(0, tmp_path / "plain")
+    assert plain.best < aware.best
+    assert aware_at(2) < plain_at(2) - 0.03
+
+
+def test_the_exact_weights_are_trained_and_a_run_that_never_rounds_is_as_one_without(tmp_path):
+    few = {"steps": 8, "tokens_per_batch": 64, "warmup": 1, "evaluate_every": 4}
+    _, plain, _ = trained_for(0, tmp_path / "plain", **few)
+    _, never, _ = trained_for(3, tmp_path / "never", bits_from=1.0, **few)
+    _, always, _ = trained_for(3, tmp_path / "always", bits_from=0.0, **few)
+    states = [model.state_dict() for model in (plain, never, always)]
+    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
+    assert not all(torch.equal(states[0][name], tensor) for name, tensor in states[2].items())
+
+
+def test_rounding_begins_at_its_share_of_the_steps_or_the_seconds():
+    config = TrainingConfig(steps=110, warmup=10, bits=4, bits_from=0.7)
+    assert [config.rounds_at(step) for step in (0, 79, 80, 110)] == [False, False, True, True]
+    assert TrainingConfig(steps=110, warmup=10, bits=4, bits_from=0).rounds_at(0)
+    assert not TrainingConfig(steps=110, warmup=10).rounds_at(110)
+    timed = TrainingConfig(steps=10**6, bits=4, bits_from=0.7, seconds=10)
+    assert [timed.rounds_at(2000, seconds) for seconds in (6.9, 7.1)] == [False, True]
+    for wrong in ({"bits": 1}, {"bits": 9}, {"bits_from": 1.1}):
+        with pytest.raises(TrainingError, match="must be"):
+            TrainingConfig(**wrong)
+
+
+def test_sharded_weights_are_not_rounded(tmp_path):
+    tokenizer, texts = corpus()
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=1, bits=4), tmp_path, None)
+    run.sharded = True
+    with pytest.raises(TrainingError, match="sharded over processes cannot be rounded in training: leave out bits"):
+        run._check_fit_together(run.model)
+
+
+def test_when_rounding_begins_the_best_model_is_chosen_anew_and_a_resumed_run_keeps_to_it(tmp_path):
+    """A bound of exact weights says nothing of the rounded ones, which at two bits are much worse."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(
+        steps=12, tokens_per_batch=64, warmup=0, evaluate_every=2, save_every=2, learning_rate=3e-3, bits=2,
+        bits_from=0.5,
+    )  # fmt: skip
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    best = []
+
+    def stop_at_10(*_):
+        if run.progress.step == 10:
+            raise Stop
+
+    def noted(save=run._keep_best):
+        best.append(run.progress.best_step)
+        save()
+
+    run._keep_best = noted
+    evaluate = run._evaluate
+
+    def evaluated():
+        run.progress.best -= 100 if run.progress.step == 6 else 0  # nothing could be better
+        evaluate()
+        stop_at_10()
+
+    run._evaluate = evaluated
+    with pytest.raises(Stop):
+        run.go(lambda *_: None)
+    assert 6 not in best and 8 in best
+    resumed = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    resumed.restore()
+    assert resumed.progress.step == 8 and resumed.rounds and math.isfinite(resumed.progress.best)
 
 
 def test_a_model_without_support_for_context_says_so(tmp_path):

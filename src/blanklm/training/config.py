@@ -74,7 +74,7 @@ class TrainingConfig:
 
     def rounds_at(self, step: int, seconds: float = 0.0) -> bool:
         """Whether a step sees weights that are rounded to ``bits``."""
-        return 0 < self.bits and self.bits_from < 1 and self._done_at(step, seconds) >= self.bits_from
+        return self.bits > 0 and self.bits_from < 1 and self._done_at(step, seconds) >= self.bits_from
 
     def _done_at(self, step: int, seconds: float) -> float:
         """Return the share of the run, after its warmup, that is done."""
