@@ -104,9 +104,8 @@ def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
 def _spans_of(words: Sequence[str], kind: Kind) -> list[tuple[int, int]]:
     if kind != "sentence":  # any that end with a word, not with a mark that stands alone
         return [(end - kind, end) for end in range(kind, len(words) + 1) if _core_end(words[end - 1])]
-    found = sentences(words)
-    whole = [(start, end) for start, end in found if _has_end(words[end - 1]) and any(map(_bare, words[start:end]))]
-    return whole if len(found) > 1 else []
+    # A text's only sentence is more than is left of it, so it is never hidden.
+    return [span for span in sentences(words) if _has_end(words[span[1] - 1]) and any(map(_bare, words[slice(*span)]))]
 
 
 def _has_end(word: str) -> bool:
