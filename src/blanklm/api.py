@@ -19,9 +19,9 @@ from blanklm.core.canvas import Fill, Trajectory
 from blanklm.core.texts import cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.fill import fill as search
+from blanklm.decoding.fill import sample as draw
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import ConstraintLike, Request
-from blanklm.decoding.sample import sample as draw
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.models.blm import BLM
 from blanklm.options import ScoreMethod

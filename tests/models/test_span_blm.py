@@ -17,23 +17,10 @@ from blanklm.models import span_blm
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.span_blm import SpanBLM, SpanBLMConfig, words_in_blanks
 from blanklm.training import checkpoint
-from tests.support.models import make_blm
+from tests.support.models import make_blm, make_span_blm
 from tests.support.oracles import log_joint
 
 TEXT, REGION = [5, 9, 5, 7, 6, 8], [1, 2, 4]
-
-
-def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, **config) -> SpanBLM:
-    torch.manual_seed(seed)
-    encoder = EncoderConfig(2, 2, 16, 32, dropout=0.0)
-    model = SpanBLM(SpanBLMConfig(vocabulary, encoder, sides_hidden=16, spans=spans, **config))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(8.0)
-        for weight in (model.kind_vectors.weight, model.length_of_blank.weight, model.first_out.weight):
-            weight.normal_(std=2.0)  # which are zero at first
-    return model.eval()
 
 
 def batch_of(text, draws):

@@ -11,9 +11,9 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import Rules
 from blanklm.decoding.constraint import Constraint, compile_rules
 from blanklm.decoding.fill import fill
+from blanklm.decoding.fill import sample as draw_samples
 from blanklm.decoding.options import FillOptions, SampleOptions, SequentialOrder
 from blanklm.decoding.request import Request
-from blanklm.decoding.sample import sample as draw_samples
 from tests.support.models import make_blm
 
 ORDERS = get_args(SequentialOrder)

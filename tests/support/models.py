@@ -6,6 +6,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
+from blanklm.models.span_blm import SpanBLM, SpanBLMConfig
 from blanklm.restoration.restorer import Restorer
 
 
@@ -17,6 +18,19 @@ def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config)
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(spread)
+    return model.eval()
+
+
+def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, **config) -> SpanBLM:
+    torch.manual_seed(seed)
+    encoder = EncoderConfig(2, 2, 16, 32, dropout=0.0)
+    model = SpanBLM(SpanBLMConfig(vocabulary, encoder, sides_hidden=16, spans=spans, **config))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(8.0)
+        for weight in (model.kind_vectors.weight, model.length_of_blank.weight, model.first_out.weight):
+            weight.normal_(std=2.0)  # which are zero at first
     return model.eval()
 
 

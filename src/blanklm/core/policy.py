@@ -1,12 +1,13 @@
-"""What decoding and likelihood ask of a model, as two protocols: they know nothing else of it.
+"""What decoding and likelihood ask of a model, as protocols: they know nothing else of it.
 
-``Scorer``: score every action on these canvases (BLM). ``OrderedModel``: the probability of given actions along an
+``Scorer``: score every action on these canvases (BLM). ``SpanScorer``: the same for spans that are written from left to
+right (SpanBLM). ``OrderedModel``: the probability of given actions along an
 order (BLM, L-BLM, Insertion Transformer).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -43,6 +44,38 @@ class Scorer(Protocol):
 
         ``longest`` is at least the greatest of the lengths, known without asking the device.
         """
+        ...
+
+
+class SpanScores(Protocol):
+    """What the blanks of canvases begin with if they are spans, and how long they are. K counts all blanks."""
+
+    @property
+    def log_p_first(self) -> Tensor:
+        """[K, V] log p(w | c, b) of the first word of each blank."""
+        ...
+
+    @property
+    def log_p_length(self) -> Tensor:
+        """[K, N] log p(n | c, b) of 0, 1, 2, ... words that begin in the blank; the last: as many or more."""
+        ...
+
+    def log_p_more(self, rows: Tensor, words: Tensor) -> Tensor:
+        """log p(r | c, b, w, l = no) [M, 2] for M pairs of blank ``rows`` and first ``words``: no, yes."""
+        ...
+
+
+@runtime_checkable
+class SpanScorer(Protocol):
+    """What decoding asks of a model that can be told how many words a blank holds."""
+
+    told: Any  # "spans" if its blanks stand for spans now
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def score_spans(self, canvases: Tensor, lengths: Tensor, longest: int, words: Tensor) -> SpanScores:
+        """Score canvases as ``Scorer.score``; ``words`` [B, L] are those that a blank holds, below 0 where unknown."""
         ...
 
 

@@ -259,11 +259,22 @@ class Tokenizer:
         return marks
 
     @cached_property
+    def space(self) -> int | None:
+        """The token of a mere space where words may begin with one: where each digit is a token, numbers do."""
+        apart = '"individual_digits":true' in self.backend.to_str()
+        return self.backend.token_to_id("Ġ") if self.kind == "bpe" and apart else None
+
+    @cached_property
     def never_written(self) -> np.ndarray:
-        """[V] special tokens, and part-of-word tokens that are white space, control or a broken part of a character."""
+        """[V] special tokens, and part-of-word tokens that are white space, control or a broken part of a character.
+
+        Not the ``space`` that a number begins with.
+        """
         never = np.zeros(len(self), dtype=bool)
         never[: len(SPECIAL_TOKENS)] = True
         if self.words_have_parts:
             texts = [self.token_text(i) for i in range(len(self))]
             never |= np.array([not text.strip() or "�" in text or not text.isprintable() for text in texts])
+        if self.space is not None:
+            never[self.space] = False
         return never

@@ -295,6 +295,8 @@ class Rules:
         position = draft.blanks[open_blank.blank]
         origin, (left, right) = draft.origins[position], SIDES[side]
         rule = self.by_blank[origin]
+        if token == self.tokenizer.space and not right:
+            return False  # what begins with it stands to its right
         tail: tuple[int, ...] | None = None  # the rest of the required phrase that this action is part of
         if draft.pending:
             tail = draft.pending[1][1:]

@@ -1,19 +1,24 @@
 """The one entry to filling: which decoder takes which request.
 
-``greedy`` keeps drafts as tensors and knows lengths alone; ``beam`` keeps a Python object for each draft, as
+``spans`` writes spans from left to right, their lengths first: what people mean by blanks. The others fill in other
+orders: ``greedy`` keeps drafts as tensors and knows lengths alone; ``beam`` keeps a Python object for each draft, as
 constraints of every kind need. Where both apply they give the same fills, which the tests hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeGuard
 
-from blanklm.core.policy import Scorer
+from blanklm.core.policy import Scorer, SpanScorer
 from blanklm.decoding.beam import fill_in_parallel_slowly, search_beams
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
-from blanklm.decoding.options import FillOptions
+from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
+from blanklm.decoding.sample import sample_actions
+from blanklm.decoding.spans import can_write, sample_spans, write_spans
 
 
 def fill(policy: Scorer, requests: Sequence[Request], options: FillOptions) -> list[list[Draft]]:
@@ -22,6 +27,15 @@ def fill(policy: Scorer, requests: Sequence[Request], options: FillOptions) -> l
     Drafts that reach the same canvas by different orders are merged and their probabilities added. Finished drafts are
     ranked by log p / steps^length_penalty. A request that was given up has none.
     """
+    if options.order is None:
+        found: list[list[Draft] | None] = [None] * len(requests)
+        if writes_spans(policy):
+            ours = [i for i, request in enumerate(requests) if can_write(request)]
+            for i, drafts in zip(ours, write_spans(policy, [requests[i] for i in ours], options), strict=True):
+                found[i] = drafts
+        rest = [request for request, drafts in zip(requests, found, strict=True) if drafts is None]
+        others = iter(fill(policy, rest, replace(options, order="confident")))
+        return [next(others) if drafts is None else drafts for drafts in found]
     if options.order == "parallel":
         drafts = fill_in_parallel(policy, requests, options.threshold)
         return [[draft] if draft.finished else [] for draft in drafts]
@@ -34,6 +48,35 @@ def fill(policy: Scorer, requests: Sequence[Request], options: FillOptions) -> l
     searched = iter(search_beams(policy, rest, 1, 1, options.order))
     ranked = [next(searched) if draft is None else [draft] for draft in greedy]
     return [best if best and best[0].finished else [] for best in ranked]
+
+
+def sample(
+    policy: Scorer, requests: Sequence[Request], options: SampleOptions, numbers: Sequence[int] | None = None
+) -> list[list[Draft]]:
+    """Draw ``n`` independent samples of each request, in the order drawn; none for one that is given up.
+
+    Each draw has its own random stream, seeded by (seed, number of the request, number of the draw), so it does not
+    depend on what else is in the batch. ``numbers`` are those of the requests, 0, 1, ... by default.
+    """
+    numbers = range(len(requests)) if numbers is None else numbers
+    if options.order is not None:
+        return sample_actions(policy, requests, options, numbers)
+    drawn: dict[int, list[Draft]] = {}
+    if writes_spans(policy):
+        ours = [i for i, request in enumerate(requests) if can_write(request)]
+        samples = sample_spans(policy, [requests[i] for i in ours], options, [numbers[i] for i in ours])
+        drawn = dict(zip(ours, samples, strict=True))
+    rest = [i for i in range(len(requests)) if i not in drawn]
+    in_order = replace(options, order="model")
+    drawn |= zip(
+        rest, sample_actions(policy, [requests[i] for i in rest], in_order, [numbers[i] for i in rest]), strict=True
+    )
+    return [drawn[i] for i in range(len(requests))]
+
+
+def writes_spans(policy: Scorer) -> TypeGuard[SpanScorer]:
+    """Whether a policy's blanks are spans, which it can be told the lengths of."""
+    return isinstance(policy, SpanScorer) and policy.told == "spans"
 
 
 def fill_in_parallel(policy: Scorer, requests: Sequence[Request], threshold: float = 0.0) -> list[Draft]:

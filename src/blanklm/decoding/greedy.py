@@ -108,6 +108,7 @@ class _Drafts:
         longest_spans = [text.rules.longest_span for text in texts]
         self.longest_span = torch.tensor(longest_spans, device=device)[:, None]  # [N, 1]
         self.max_length, self.bpe = constraints.max_length, constraints.tokenizer.words_have_parts
+        self.space = constraints.tokenizer.space
         self.starts_word, self.never_written, self.long_words, self.sides = _tables(constraints.tokenizer, device)
         near = [*range(-NO_REPEAT_WITHIN, 0), *range(1, NO_REPEAT_WITHIN + 1)]
         self.near = torch.tensor(near, device=device)  # [2 R], R = NO_REPEAT_WITHIN
@@ -223,6 +224,8 @@ class _Drafts:
             log_p, words = log_p_word[row].topk(k)  # [R, k] each
             log_sides = scores.log_p_sides(row.repeat_interleave(k), words.flatten()).view(len(row), k, 4)
             allowed = self.open_sides[row[:, None], self.starts_word[words]]  # [R, k, 4]
+            if self.space is not None:  # what begins with a mere space stands to its right
+                allowed = allowed & (self.sides[1] | (words != self.space)[:, :, None])
             joint = (log_p[:, :, None] + log_sides).masked_fill(~allowed, -math.inf).flatten(1)  # [R, 4 k]
             log_prob[asked], place = joint.max(1)  # [R] each
             token[asked] = words.gather(1, place[:, None] // 4).squeeze(1)

@@ -1,6 +1,6 @@
 """How to fill and how to sample: the options that API, command line, server and shards share.
 
-Which blank comes next (``order``):
+Which blank comes next (``order``); by default, spans are written from left to right, their lengths chosen first:
   confident       the blank whose best word is most probable; a deterministic rule, so p(b) plays no part
   left-to-right   the leftmost blank; likewise
   model           the paper's joint search over (b, w, l, r), with p(b)
@@ -18,6 +18,7 @@ from blanklm.options import Blanks, option
 
 SequentialOrder = Literal["confident", "model", "left-to-right"]
 Order = Literal[SequentialOrder, "parallel"]
+ORDER_HELP = "spans from left to right, lengths first; words in the order {}."
 BLANKS_HELP = "What blanks stand for: spans as people leave them, or words; by default spans if the model knows both."
 
 
@@ -27,7 +28,7 @@ class FillOptions:
 
     n: int = option(1, "How many fills of each text, best first.", "--n", "-n", ge=1)
     beam: int = option(1, "Beam width; 1 is greedy.", ge=1)
-    order: Order = option("confident", "Which blank to fill next; parallel: all at once.")
+    order: Order | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("confident"))
     length_penalty: float = option(0.0, "Rank by log p / steps^this.", ge=-10, le=10)
     threshold: float = option(0.0, "With parallel: how probable an action must be to be taken.", ge=0, le=1)
     blanks: Blanks | None = option(None, BLANKS_HELP)
@@ -64,7 +65,7 @@ class SampleOptions:
     top_k: int = option(0, "Draw from the k most probable words; 0: from all.", ge=0, le=1_000_000)
     top_p: float = option(1.0, "Draw from the fewest words that hold this probability.", gt=0, le=1)
     seed: int = option(0, "The same seed gives the same samples.", ge=0, lt=2**63)
-    order: SequentialOrder = option("model", "Which blank to fill next.")
+    order: SequentialOrder | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("model"))
     blanks: Blanks | None = option(None, BLANKS_HELP)
 
     def __post_init__(self) -> None:
@@ -85,8 +86,8 @@ class SampleOptions:
             raise OptionError("seed", f"a seed is 0 or more, not {self.seed}")
 
 
-def _check_order(order: str, orders: tuple[str, ...]) -> None:
-    if order not in orders:
+def _check_order(order: str | None, orders: tuple[str, ...]) -> None:
+    if order not in (None, *orders):
         raise OptionError("order", f"there is no order {order!r}: choose {', '.join(orders)}")
 
 

@@ -21,17 +21,14 @@ from blanklm.errors import ConstraintError
 REDRAWS = 16  # how often a sample that ran into a dead end is begun again
 
 
-def sample(
-    policy: Scorer, texts: Sequence[Request], options: SampleOptions, numbers: Sequence[int] | None = None
+def sample_actions(
+    policy: Scorer, texts: Sequence[Request], options: SampleOptions, numbers: Sequence[int]
 ) -> list[list[Draft]]:
-    """Draw ``n`` independent samples of each text, in the order drawn; none for a text that is given up.
+    """Draw samples as ``fill.sample`` does, one action (b, w, l, r) after the other.
 
-    Each draw has its own random stream, seeded by (seed, number of the text, number of the draw), so it does
-    not depend on what else is in the batch. ``numbers`` are those of the texts, 0, 1, ... by default.
     A draft's probability is that under the model, whatever the temperature.
     """
     n = options.n
-    numbers = range(len(texts)) if numbers is None else numbers
     draws = [text for text in texts for _ in range(n)]
     streams = [np.random.default_rng([options.seed, number, i]) for number in numbers for i in range(n)]
     drafts = [text.first_draft() for text in draws]
@@ -42,7 +39,7 @@ def sample(
         waiting = [d for d in waiting if d // n not in given_up]
         unseen = iter(waiting)
         for view in views(policy, [(draws[d], drafts[d]) for d in waiting]):
-            chosen = view.choose(options.order)
+            chosen = view.choose(options.order or "model")
             members = list(islice(unseen, len(chosen)))
             host = HostScores.of(view)
             drawing = [_draw(host, rows, options, streams[d]) for rows, d in zip(chosen, members, strict=True)]
@@ -104,12 +101,12 @@ def _draw(host: HostScores, rows: list[int], options: SampleOptions, stream: np.
     alive = [row for row in rows if np.isfinite(host.log_p_word[row].max())]
     if not alive:
         return None
-    row = alive[_pick(host.log_p_blank[alive], options.temperature, stream)] if options.order == "model" else alive[0]
+    row = alive[pick(host.log_p_blank[alive], options.temperature, stream)] if options.order == "model" else alive[0]
     text, draft = host.view.group[host.view.owner[row]]
     open_blank = host.view.open_blanks[row]
     log_p = host.log_p_word[row].astype(np.float64)  # [V], a copy
     while np.isfinite(log_p).any():
-        word = _pick(_truncate(log_p, options), options.temperature, stream)
+        word = pick(truncate(log_p, options), options.temperature, stream)
         log_sides = yield row, word  # [4]
         assert log_sides is not None
         kind = int(host.starts_word[word])
@@ -119,14 +116,14 @@ def _draw(host: HostScores, rows: list[int], options: SampleOptions, stream: np.
         if open_sides:
             masked = np.full(4, -math.inf)
             masked[open_sides] = log_sides[open_sides]
-            side = _pick(masked, options.temperature, stream)
+            side = pick(masked, options.temperature, stream)
             blank = float(host.log_p_blank[row]) if options.order == "model" else 0.0
             return Candidate(open_blank, word, side, float(log_p[word] + log_sides[side]) + blank)
         log_p[word] = -math.inf
     return None
 
 
-def _truncate(logits: np.ndarray, options: SampleOptions) -> np.ndarray:
+def truncate(logits: np.ndarray, options: SampleOptions) -> np.ndarray:
     """Keep the top-k words, then the fewest of them that hold top-p of the probability."""
     if not options.top_k and options.top_p == 1.0:
         return logits
@@ -141,7 +138,7 @@ def _truncate(logits: np.ndarray, options: SampleOptions) -> np.ndarray:
     return kept
 
 
-def _pick(logits: np.ndarray, temperature: float, stream: np.random.Generator) -> int:
+def pick(logits: np.ndarray, temperature: float, stream: np.random.Generator) -> int:
     """An index drawn in proportion to exp(logits / temperature), by inverting the cumulative distribution."""
     with np.errstate(over="ignore"):  # at a very low temperature all but the best underflow to nothing
         p = np.exp((logits - logits.max()) / temperature)

@@ -28,6 +28,8 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.models.blm import BLM
 from blanklm.models.causal_backbone import CausalPretrained
+from blanklm.models.encoder import EncoderConfig
+from blanklm.models.llama import LlamaConfig
 from blanklm.models.span_blm import SpanBLM
 from blanklm.paper.provenance import Row, report, write_result
 from blanklm.paper.tasks.infilling import evaluate
@@ -88,19 +90,18 @@ def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[
         return model, tokenizer
     assert start is not None
     loaded = checkpoint.load(locate(start))
-    model, tokenizer = loaded.model, loaded.tokenizer
-    assert isinstance(model, BLM)
-    if layers is not None:
-        model = shortened(model, layers)
-    spanned = model if isinstance(model, SpanBLM) else SpanBLM.from_words(model, tokenizer, **HIDING)
-    return spanned.train(), tokenizer
+    assert isinstance(loaded.model, BLM)
+    model = loaded.model if layers is None else shortened(loaded.model, layers)
+    spanned = model if isinstance(model, SpanBLM) else SpanBLM.from_words(model, loaded.tokenizer, **HIDING)
+    return spanned.train(), loaded.tokenizer
 
 
 def shortened(model: BLM, layers: int) -> BLM:
     """Keep some layers of a model, evenly spread from the first to the last."""
-    old = model.config.encoder.layers
-    kept = torch.linspace(0, old - 1, layers).round().long().tolist()
-    config = replace(model.config, encoder=replace(model.config.encoder, layers=layers))
+    encoder = model.config.encoder
+    assert isinstance(encoder, EncoderConfig | LlamaConfig)
+    kept = torch.linspace(0, encoder.layers - 1, layers).round().long().tolist()
+    config = replace(model.config, encoder=replace(encoder, layers=layers))
     shorter = type(model)(config)
     weights = {}
     for name, tensor in model.state_dict().items():

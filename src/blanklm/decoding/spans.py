@@ -1,0 +1,444 @@
+"""Fill spans as people leave them blank: choose how many words each holds, then write them from left to right.
+
+The most probable fill of any length is too short: of all the clauses that would fit, each is less probable than the
+best single word. So the length is chosen first, by p(n | canvas); the model is told it, and words are searched among
+fills of that length. The blanks of a text are filled one after the other, each with all that is around it in sight.
+Blanks that touch are filled as one, which is divided at the end.
+
+The log-probability of a fill is that of its lengths and of its words given them, in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby, pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from blanklm.core.policy import SIDES, SpanScorer, SpanScores
+from blanklm.core.special import BLANK
+from blanklm.core.texts import pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.budget import LONGEST_SPAN, NO_REPEAT_WITHIN, OpenBlank
+from blanklm.decoding.constraint import Rule
+from blanklm.decoding.draft import Draft
+from blanklm.decoding.greedy import vocabulary_masks
+from blanklm.decoding.options import FillOptions, SampleOptions
+from blanklm.decoding.request import Request
+from blanklm.decoding.sample import pick, truncate
+from blanklm.decoding.scores import passes
+from blanklm.errors import ConstraintError
+
+UNTOLD = -1
+PARTS = 12  # tokens in a word, at most
+LOOKED_AT = 16  # of the most probable words of a blank; more where rules refuse them
+SPACE_AFTER = (",", ";", ":", "!", "?")
+NEVER, STARTS, CONTINUES, SPACE = range(4)  # kinds of token: SPACE is a space before a word of other tokens
+
+
+# --- What is to be written ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Span:
+    """A blank to write, or several that touch; lengths are counted in words that begin inside."""
+
+    rules: tuple[Rule, ...]  # of each of its blanks
+    least: int
+    most: float  # math.inf where there is no maximum
+    starts_word: bool  # whether its first token begins a word; else it continues what stands before it
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> Span:
+        starts = rules[0].lead_starts_word is not False
+        least, most = sum(rule.min for rule in rules), sum(rule.max for rule in rules)
+        return cls(tuple(rules), least - (not starts), most - (not starts), starts)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request, with blanks that touch taken as one."""
+
+    request: Request
+    ids: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, request: Request) -> Task:
+        rules = iter(request.rules.by_blank)
+        ids: list[int] = []
+        spans = []
+        for is_blank, run in groupby(request.ids, lambda i: i == BLANK):
+            if is_blank:
+                spans.append(Span.of([next(rules) for _ in run]))
+                ids.append(BLANK)
+            else:
+                ids += run
+        return cls(request, tuple(ids), tuple(spans))
+
+    def begin(self) -> Writing:
+        return self.writing(Draft.begin(self.ids, ((),) * len(self.spans)))
+
+    def writing(self, draft: Draft) -> Writing:
+        """Go on with the leftmost blank of a draft; a length that its rules fix needs no choice."""
+        if draft.finished:
+            return Writing(draft)
+        span = self.span(draft)
+        return Writing(draft, int(span.least) if span.least == span.most else UNTOLD)
+
+    def span(self, draft: Draft) -> Span:
+        return self.spans[draft.origins[draft.items.index(BLANK)]]
+
+    def longest(self, draft: Draft) -> int:
+        """How many words the leftmost blank may hold at most."""
+        room = self.request.rules.max_length - len(draft.items) + 1
+        span = self.span(draft)
+        others = sum(max(1, span.least) for span in self.spans[draft.origins[draft.items.index(BLANK)] + 1 :])
+        capped = LONGEST_SPAN if span.most == math.inf else span.most
+        return int(max(span.least, min(capped, room - others + draft.items.count(BLANK) - 1)))
+
+    def finish(self, writing: Writing) -> Draft:
+        """The draft of the request that a finished writing stands for."""
+        starts_word = self.request.rules.tokenizer.starts_word
+        _, log_probs = writing.draft.actions()
+        steps = iter(log_probs)
+        draft = self.request.first_draft()
+        for span, ids in zip(self.spans, writing.draft.spans(len(self.spans)), strict=True):
+            for part in divide(ids, starts_word, span.rules):
+                for i, token in enumerate(part, 1):
+                    draft = draft.write(0, token, False, i < len(part), next(steps))
+        return replace(draft, log_prob=writing.draft.log_prob, path_log_prob=writing.draft.log_prob)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A draft whose leftmost blank is being written."""
+
+    draft: Draft
+    words: int = UNTOLD  # that are still to begin in that blank; UNTOLD: its length is not chosen yet
+    parts: int = 0  # tokens of the word that was begun last
+    after_space: bool = False  # that word is only a space so far
+
+
+def divide(ids: Sequence[int], starts_word: np.ndarray, rules: Sequence[Rule]) -> list[Sequence[int]]:
+    """Divide what was written over blanks that touch: whole words, as evenly as their lengths allow."""
+    if len(rules) == 1:
+        return [ids]
+    starts = [i for i, token in enumerate(ids) if i == 0 or starts_word[token]]
+    counts = [rule.min for rule in rules]
+    for _ in range(len(starts) - sum(counts)):
+        open_rules = [i for i, rule in enumerate(rules) if counts[i] < rule.max] or [len(rules) - 1]
+        counts[min(open_rules, key=counts.__getitem__)] += 1
+    ends = np.cumsum(counts)
+    cuts = [0, *(starts[end] if end < len(starts) else len(ids) for end in ends[:-1]), len(ids)]
+    return [ids[a:b] for a, b in pairwise(cuts)]
+
+
+def can_write(request: Request) -> bool:
+    """Whether nothing is required: required words may stand anywhere in a span, and are left to ``beam``."""
+    rules = request.rules.by_blank
+    touching = any(a == b == BLANK for a, b in zip(request.ids, request.ids[1:], strict=False))
+    checked = any(rule.checks_words or rule.writable is not None for rule in rules)
+    return not any(rule.required for rule in rules) and not (touching and checked)
+
+
+# --- Searching ------------------------------------------------------------------------------------------------------
+
+
+def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOptions) -> list[list[Draft] | None]:
+    """The best finished draft of each request and ``n - 1`` alternatives; none if it was given up.
+
+    None in place of the list: its rules led this search into a dead end. Each alternative has another length of the
+    first blank, as far as there are others.
+    """
+    tasks = [Task.of(request) for request in requests]
+    tracks: list[list[_Track]] = [[] for _ in tasks]
+    begun = [(task, task.begin()) for task in tasks]
+    views = _views(policy, begun) if options.n > 1 else iter(())
+    for (task, writing), own in zip(begun, tracks, strict=True):
+        starts = next(views).with_lengths(options.n) if options.n > 1 else [writing]
+        own += [_Track(task, start, max(options.beam, options.n if len(starts) < options.n else 1)) for start in starts]
+    while waiting := [track for own in tracks for track in own if track.goes_on()]:
+        views = _views(policy, [(track.task, writing) for track in waiting for writing in track.active])
+        for track in waiting:
+            track.advance([next(views) for _ in track.active])
+    return [_ranked(own, options.n) for own in tracks]
+
+
+def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
+    """The best of the first track, whose length is the best; then the best of all by probability per token."""
+    if any(track.given_up for track in tracks):
+        return []
+    if not tracks[0].finished:
+        return None
+    best, *rest = tracks[0].finished
+    rest += [writing for track in tracks[1:] for writing in track.finished]
+    rest.sort(key=lambda writing: -writing.draft.log_prob / max(1, writing.draft.steps))
+    distinct = {tuple(writing.draft.items): writing for writing in reversed([best, *rest])}
+    ordered = sorted(distinct.values(), key=[best, *rest].index)
+    return [tracks[0].task.finish(writing) for writing in ordered[:n]]
+
+
+class _Track:
+    """A beam search of one request, whose lengths are given or chosen on the way."""
+
+    def __init__(self, task: Task, start: Writing, beam: int) -> None:
+        self.task, self.beam, self.given_up = task, beam, False
+        self.active = [] if start.draft.finished else [start]
+        self.finished = [start] if start.draft.finished else []
+
+    def goes_on(self) -> bool:
+        if self.active and self.task.request.given_up(lambda: self.active[0].draft):
+            self.active, self.given_up = [], True
+        return bool(self.active)
+
+    def advance(self, views: Sequence[View]) -> None:
+        reached = [following for view in views for following in view.best(self.beam)]
+        reached.sort(key=lambda writing: -writing.draft.log_prob)
+        kept = reached[: self.beam]
+        self.finished += [writing for writing in kept if writing.draft.finished]
+        self.finished.sort(key=lambda writing: -writing.draft.log_prob)
+        self.active = [writing for writing in kept if not writing.draft.finished]
+
+
+# --- Sampling -------------------------------------------------------------------------------------------------------
+
+
+def sample_spans(
+    policy: SpanScorer, requests: Sequence[Request], options: SampleOptions, numbers: Sequence[int]
+) -> list[list[Draft]]:
+    """Draw ``n`` samples of each request, lengths and then words, each from its own random stream."""
+    n = options.n
+    tasks = [Task.of(request) for request in requests for _ in range(n)]
+    streams = [np.random.default_rng([options.seed, number, i]) for number in numbers for i in range(n)]
+    writings = [task.begin() for task in tasks]
+    given_up: set[int] = set()
+    while True:
+        waiting = [d for d, writing in enumerate(writings) if not writing.draft.finished and d // n not in given_up]
+        given_up |= {d // n for d in waiting if tasks[d].request.given_up(lambda d=d: writings[d].draft)}  # type: ignore[misc]
+        waiting = [d for d in waiting if d // n not in given_up]
+        if not waiting:
+            break
+        for d, view in zip(waiting, _views(policy, [(tasks[d], writings[d]) for d in waiting]), strict=True):
+            writings[d] = view.draw(options, streams[d])
+    finished = [
+        None if d // n in given_up else task.finish(writing)
+        for d, (task, writing) in enumerate(zip(tasks, writings, strict=True))
+    ]
+    return [[draft for draft in finished[t * n : (t + 1) * n] if draft] for t in range(len(requests))]
+
+
+# --- A pass ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def token_kinds(tokenizer: Tokenizer, device: torch.device) -> Tensor:
+    """[V] the kind of each token."""
+    starts, never = vocabulary_masks(tokenizer, device)
+    kinds = torch.where(never, NEVER, torch.where(starts, STARTS, CONTINUES))
+    space = tokenizer.space
+    if space is not None:
+        kinds[space] = SPACE
+    return kinds
+
+
+def _views(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> Iterator[View]:
+    """Score all writings, a pass of the policy at a time."""
+    first = 0
+    for group in passes([(task.request, writing.draft) for task, writing in members]):
+        yield from _score(policy, members[first : first + len(group)])
+        first += len(group)
+
+
+@torch.inference_mode()
+def _score(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list[View]:
+    ids, lengths = pad([writing.draft.items for _, writing in members])  # [R, L], [R]
+    words = torch.full_like(ids, UNTOLD)  # [R, L]
+    for r, (_, writing) in enumerate(members):
+        words[r, writing.draft.items.index(BLANK)] = writing.words
+    device = policy.device
+    scores = policy.score_spans(ids.to(device), lengths.to(device), ids.shape[1], words.to(device))
+    blanks = (ids == BLANK).sum(1)  # [R]
+    rows = (blanks.cumsum(0) - blanks).to(device)  # [R] of the leftmost blank of each
+    tokenizer = members[0][0].request.rules.tokenizer
+    log_p = scores.log_p_first[rows]  # [R, V]
+    letters = torch.from_numpy(tokenizer.edges[:, 0] == 1).to(device)  # [V]
+    allowed = torch.tensor([_kinds_allowed(*member, tokenizer) for member in members], device=device)  # [R, 4]
+    log_p.masked_fill_(~allowed[:, token_kinds(tokenizer, device)], -math.inf)
+    for r, (task, writing) in enumerate(members):
+        log_p[r, _repeats(writing.draft, tokenizer)] = -math.inf
+        if _after_mark(writing.draft, tokenizer):
+            log_p[r, letters] = -math.inf
+        writable = task.span(writing.draft).rules[0].writable
+        if writable is not None:
+            log_p[r, ~torch.from_numpy(writable).to(device)] = -math.inf
+    log_p_length = scores.log_p_length[rows].double().cpu().numpy()  # [R, LENGTHS]
+    return [View(*member, int(rows[r]), scores, log_p[r], log_p_length[r]) for r, member in enumerate(members)]
+
+
+def _kinds_allowed(task: Task, writing: Writing, tokenizer: Tokenizer) -> list[bool]:
+    """Which kinds of token may come next."""
+    draft, span = writing.draft, task.span(writing.draft)
+    at = draft.items.index(BLANK)
+    leads = at == 0 or draft.origins[at - 1] != draft.origins[at]
+    starts = writing.words != 0 and not writing.after_space and (not leads or span.starts_word)
+    continues = writing.parts < PARTS and (not leads or not span.starts_word)
+    return [False, starts, continues or not starts, starts]
+
+
+def _after_mark(draft: Draft, tokenizer: Tokenizer) -> bool:
+    """Whether the leftmost blank goes on right after a mark that a space follows: "door," is not "door,and"."""
+    at = draft.items.index(BLANK)
+    return at > 0 and tokenizer.token_text(int(draft.items[at - 1]))[-1:] in SPACE_AFTER
+
+
+def _repeats(draft: Draft, tokenizer: Tokenizer) -> list[int]:
+    """The long words near the leftmost blank, which are not written there again."""
+    at = draft.items.index(BLANK)
+    near = (*draft.items[max(0, at - NO_REPEAT_WITHIN) : at], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
+    return [token for token in near if tokenizer.long_words[token]]
+
+
+@dataclass(frozen=True)
+class View:
+    """What may follow a writing, with its probability."""
+
+    task: Task
+    writing: Writing
+    row: int  # of the scores
+    scores: SpanScores
+    log_p: Tensor  # [V] of the next token; -inf for what may not be written
+    log_p_length: np.ndarray  # [LENGTHS]
+
+    def best(self, need: int) -> list[Writing]:
+        """The most probable successors; where the length is open, the one with the best length."""
+        return self.with_lengths(1) if self.writing.words == UNTOLD else self.with_words(need)
+
+    def draw(self, options: SampleOptions, stream: np.random.Generator) -> Writing:
+        """A random successor."""
+        if self.writing.words == UNTOLD:
+            words = self._lengths()
+            return self._of_length(words[pick(self._log_p_of(words), options.temperature, stream)])
+        log_p = self.log_p.double().cpu().numpy()
+        while np.isfinite(log_p).any():
+            token = pick(truncate(log_p, options), options.temperature, stream)
+            actions = self._actions(token, self._log_p_more([token])[0])
+            if actions:
+                more = pick(np.array([log_p_side for _, log_p_side in actions]), options.temperature, stream)
+                return self._after(token, actions[more][0], float(log_p[token]) + actions[more][1])
+            log_p[token] = -math.inf
+        raise ConstraintError("no sample was found that meets the constraints: relax them or change the seed")
+
+    # --- Lengths ----------------------------------------------------------------------------------------------------
+
+    def with_lengths(self, need: int) -> list[Writing]:
+        """The writing with its ``need`` best lengths, the chosen one first."""
+        if self.writing.words != UNTOLD or self.writing.draft.finished:
+            return [self.writing]
+        words = self._lengths()
+        log_p = self._log_p_of(words)
+        chosen = words[choose_length(np.exp(log_p), words)]
+        others = [words[i] for i in np.argsort(-log_p, kind="stable") if words[i] != chosen]
+        return [self._of_length(n) for n in [chosen, *others][:need]]
+
+    def _lengths(self) -> list[int]:
+        """The lengths that are open, in words that begin inside."""
+        span = self.task.span(self.writing.draft)
+        return list(range(max(int(span.least), int(span.starts_word)), self.task.longest(self.writing.draft) + 1))
+
+    def _log_p_of(self, words: Sequence[int]) -> np.ndarray:
+        """Log p(n) of the lengths [n] among themselves; the last that the model tells apart stands for all longer."""
+        last = len(self.log_p_length) - 1
+        log_p = self.log_p_length[np.minimum(words, last)]
+        if words[-1] > last:  # spread over them, falling by half from one to the next
+            log_p = log_p - math.log(2) * np.maximum(0, np.asarray(words) - last + 1)
+        return log_p - np.logaddexp.reduce(log_p)
+
+    def _of_length(self, words: int) -> Writing:
+        log_p = float(self._log_p_of(self._lengths())[self._lengths().index(words)])
+        draft = self.writing.draft
+        draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
+        return replace(self.writing, draft=draft, words=words)
+
+    # --- Words ------------------------------------------------------------------------------------------------------
+
+    def with_words(self, need: int) -> list[Writing]:
+        """The writings that follow by the ``need`` most probable actions."""
+        vocabulary = len(self.log_p)
+        looked_at = min(vocabulary, max(LOOKED_AT, 2 * need))
+        while True:
+            log_p, tokens = self.log_p.topk(looked_at)  # [k] each
+            top = tokens.tolist()
+            found = [
+                (token, more, log_p_word + log_p_side)
+                for token, log_p_word, log_p_sides in zip(top, log_p.tolist(), self._log_p_more(top), strict=True)
+                if log_p_word > -math.inf
+                for more, log_p_side in self._actions(token, log_p_sides)
+            ]
+            if len(found) >= need or looked_at == vocabulary or float(log_p[-1]) == -math.inf:
+                break
+            looked_at = min(vocabulary, 8 * looked_at)
+        found.sort(key=lambda action: -action[2])
+        return [self._after(*action) for action in found[:need]]
+
+    @torch.inference_mode()
+    def _log_p_more(self, tokens: list[int]) -> list[list[float]]:
+        device = self.log_p.device
+        rows = torch.full((len(tokens),), self.row, device=device)
+        return self.scores.log_p_more(rows, torch.tensor(tokens, device=device)).double().tolist()
+
+    def _actions(self, token: int, log_p_sides: Sequence[float]) -> list[tuple[bool, float]]:
+        """Whether a blank may be left after a token, or may not, with log p of what is open."""
+        draft, tokenizer = self.writing.draft, self.task.request.rules.tokenizer
+        words, parts, is_space = self._counts_after(token)
+        room = len(draft.items) < self.task.request.rules.max_length
+        goes_on = tokenizer.words_have_parts and parts < PARTS
+        sides = [
+            more for more in (False, True) if (words == 0 or not room if not more else room and (words or goes_on))
+        ]
+        if is_space and room:
+            sides = [True]
+        return [(more, log_p_sides[more]) for more in sides if self._accepted(token, more)]
+
+    def _accepted(self, token: int, more: bool) -> bool:
+        """Whether the words that this spells are allowed."""
+        draft, rules = self.writing.draft, self.task.request.rules
+        if len(self.task.spans) != len(rules.by_blank):
+            return True  # some blanks touch: no words are checked
+        open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.items.index(BLANK)]], None, _any_sides)
+        return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
+
+    def _counts_after(self, token: int) -> tuple[int, int, bool]:
+        """After a token: the words still to begin, the tokens of the last one, and whether it is only a space."""
+        tokenizer = self.task.request.rules.tokenizer
+        starts = bool(tokenizer.starts_word[token])
+        is_space = token == tokenizer.space
+        return self.writing.words - starts, 1 if starts else self.writing.parts + 1, is_space
+
+    def _after(self, token: int, more: bool, log_prob: float) -> Writing:
+        draft = self.writing.draft.write(0, token, False, more, log_prob)
+        return Writing(draft, *self._counts_after(token)) if more else self.task.writing(draft)
+
+
+def _any_sides() -> np.ndarray:
+    return np.ones((2, 4), dtype=bool)
+
+
+def choose_length(p: np.ndarray, words: Sequence[int]) -> int:
+    """The place among ``words`` of the length to write, given their probabilities ``p`` [n].
+
+    One word if that is probable enough; else the median of the other lengths, which the mode would undercut.
+    """
+    if words[0] <= 1 and p[0] >= ONE_WORD:
+        return 0
+    longer = np.where(np.asarray(words) <= 1, 0.0, p) if words[-1] > 1 else p
+    return int(np.searchsorted(np.cumsum(longer), QUANTILE * longer.sum()))
+
+
+ONE_WORD = 0.4
+QUANTILE = 0.5

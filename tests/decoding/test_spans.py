@@ -1,0 +1,209 @@
+"""Spans: lengths first, then words from left to right, against plain enumeration."""
+
+import itertools
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import pre_tokenizers
+
+from blanklm.core.special import BLANK, SPECIAL_TOKENS
+from blanklm.core.template import Template
+from blanklm.core.texts import pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding import spans
+from blanklm.decoding.budget import NO_REPEAT_WITHIN
+from blanklm.decoding.constraint import Constraint
+from blanklm.decoding.fill import fill
+from blanklm.decoding.options import FillOptions
+from blanklm.decoding.spans import choose_length, divide
+from tests.support.canvases import WORDS, check_constraints, sample, text_of
+from tests.support.models import make_span_blm
+
+MODEL = make_span_blm(vocabulary=len(WORDS), seed=3, spans=1.0)
+BPE = Tokenizer.train("bpe", ["the quick brown fox jumps over the lazy dog again and again"] * 9, vocabulary=290)
+BPE_MODEL = make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0)
+OPEN = range(len(SPECIAL_TOKENS), len(WORDS))  # the words that may be written
+
+
+def drafts_of(text, model=MODEL, **options):
+    return fill(model, [text], FillOptions(**options))[0]
+
+
+def log_p(items, words, token, model=MODEL):
+    """Log p of the first token of the leftmost blank, which holds so many words, and of what follows it: no, yes."""
+    ids, lengths = pad([items])
+    told = torch.full_like(ids, -1)
+    told[0, items.index(BLANK)] = words
+    scores = model.score_spans(ids, lengths, ids.shape[1], told)
+    more = scores.log_p_more(torch.tensor([0]), torch.tensor([token]))[0]
+    return float(scores.log_p_first[0, token]), *more.tolist()
+
+
+def test_a_wide_beam_finds_the_most_probable_words_of_the_length_and_their_probability():
+    text = text_of("a ___[3] b")
+    at, joint = 1, {}
+    for fills in itertools.product(OPEN, repeat=3):
+        items, total = list(text.ids), 0.0
+        for k, token in enumerate(fills):
+            word, closed, left_open = log_p(items, 3 - k, token)
+            total += word + (left_open if k < 2 else closed)
+            items[at + k : at + k + 1] = [token, BLANK] if k < 2 else [token]
+        joint[fills] = total
+    best = max(joint, key=joint.__getitem__)
+    draft = drafts_of(text, beam=len(OPEN) ** 2)[0]
+    assert draft.spans(1) == [list(best)]
+    assert draft.log_prob == pytest.approx(joint[best], abs=1e-4)
+    greedy = drafts_of(text)[0]
+    assert greedy.log_prob == pytest.approx(joint[tuple(greedy.spans(1)[0])], abs=1e-4)
+    assert sum(greedy.actions()[1]) == pytest.approx(greedy.log_prob, abs=1e-4)
+
+
+def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_of_the_fill(monkeypatch):
+    text = text_of("a ___[1-4] b")
+    ids, lengths = pad([text.ids])
+    log_p_length = MODEL.score_spans(ids, lengths, ids.shape[1], torch.full_like(ids, -1)).log_p_length[0]
+    among = log_p_length[1:5].log_softmax(0)
+    for wanted in range(1, 5):
+        monkeypatch.setattr(spans, "choose_length", lambda p, words, wanted=wanted: words.index(wanted))
+        open_length, fixed = drafts_of(text)[0], drafts_of(text_of(f"a ___[{wanted}] b"))[0]
+        assert open_length.items == fixed.items
+        assert open_length.log_prob == pytest.approx(fixed.log_prob + float(among[wanted - 1]), abs=1e-4)
+
+
+def test_a_probable_single_word_is_chosen_and_otherwise_a_middling_length():
+    words = [1, 2, 3, 4, 5]
+    assert choose_length(np.array([spans.ONE_WORD, 0.3, 0.1, 0.1, 0.1]), words) == 0
+    assert choose_length(np.array([0.2, 0.1, 0.1, 0.5, 0.1]), words) == 3
+    assert choose_length(np.array([0.3, 0.69, 0.01, 0.0, 0.0]), words) == 1
+    assert choose_length(np.array([0.9, 0.1]), [4, 5]) == 0
+    assert choose_length(np.array([1.0]), [1]) == 0
+    assert choose_length(np.array([0.1, 0.9]), [0, 1]) == 1  # the rest of a word, or one more
+
+
+def test_alternatives_are_distinct_and_begin_with_the_best():
+    text = text_of("a ___ b ___[2]")
+    best, drafts = drafts_of(text)[0], drafts_of(text, n=6)
+    assert drafts[0].items == best.items
+    assert len({tuple(map(tuple, draft.spans(2))) for draft in drafts}) == len(drafts) == 6
+    assert len({len(draft.spans(2)[0]) for draft in drafts}) > 1
+
+
+def test_whatever_is_asked_is_kept_in_every_mode():
+    rng = random.Random(0)
+    for number in range(150):
+        blanks = [rng.choice(["___", "___", "___[2]", "___[1-3]", "___[3-]"]) for _ in range(rng.randrange(1, 4))]
+        canvas = rng.choice(["", "a "]) + rng.choice([" ", " b ", " c a "]).join(blanks) + rng.choice(["", " c"])
+        constraints = [
+            Constraint(**rng.choice([{}, {}, {"ban": ["a"]}, {"only": ["a", "b"]}, {"max": 4}, {"require": ["c"]}]))
+            for _ in blanks
+        ]
+        if any(blank.endswith("-]") or blank == "___[2]" for blank in blanks):
+            constraints = [Constraint() for _ in blanks]
+        text, template = text_of(canvas, constraints, max_length=60, longest_span=12), Template.parse(canvas)
+        for mode, drafts in {
+            "greedy": drafts_of(text),
+            "beam": drafts_of(text, beam=3, n=2),
+            "sample": sample(MODEL, [text], None, n=2, seed=number)[0],
+        }.items():
+            assert drafts, (mode, canvas)
+            for draft in drafts:
+                check_constraints(mode, draft, text, template, constraints)
+                trajectory = text.to_fill(draft).trajectory
+                assert trajectory.canvases[-1].items == tuple(WORDS.token(i) for i in draft.items)
+
+
+def test_blanks_that_touch_share_what_is_written_as_evenly_as_their_lengths_allow():
+    rules = text_of("___ ___[2] ___").rules.by_blank
+    starts = np.ones(30, dtype=bool)
+    assert divide([5, 6, 7, 8, 9, 10], starts, rules) == [[5, 6], [7, 8], [9, 10]]
+    starts[6] = False  # the rest of the first word
+    assert divide([5, 6, 7, 8, 9], starts, rules) == [[5, 6], [7, 8], [9]]
+    draft = drafts_of(text_of("a ___ ___ b"))[0]
+    assert all(draft.spans(2))
+
+
+def test_a_text_is_filled_the_same_alone_and_among_others():
+    texts = [text_of(canvas) for canvas in ("a ___ b", "___ c ___", "a b c a ___", "___")]
+    together = fill(MODEL, texts, FillOptions())
+    assert [drafts[0].items for drafts in together] == [drafts_of(text)[0].items for text in texts]
+
+
+def test_a_text_that_is_given_up_has_no_fill():
+    text = text_of("a ___ b ___")
+    seen = []
+    stops = replace(text, watch=lambda so_far: seen.append(so_far()) or len(seen) < 3)
+    assert fill(MODEL, [stops, text], FillOptions())[0] == []
+    assert len(seen) == 3 and not seen[-1].finished
+    assert sample(MODEL, [replace(text, watch=lambda so_far: False)], None, n=2) == [[]]
+
+
+def test_samples_have_the_probabilities_of_the_model():
+    text, n = text_of("a ___[1-2] b"), 4000
+    drawn = sample(MODEL, [text], None, n=n)[0]
+    counted = {}
+    for draft in drawn:
+        counted.setdefault(tuple(draft.spans(1)[0]), []).append(draft.log_prob)
+    assert len(counted) > 3
+    for log_probs in counted.values():
+        p = math.exp(log_probs[0])
+        assert abs(len(log_probs) / n - p) < 4 * math.sqrt(p / n)
+    assert [d.items for d in drawn[:20]] == [d.items for d in sample(MODEL, [text], None, n=20)[0]]
+
+
+def test_bpe_words_are_counted_and_long_ones_not_said_twice():
+    for canvas in ("the ___[3] dog", "the quick ___[1-4] over the ___", "(___[2]) ___[3]!", "___[5]"):
+        text = text_of(canvas, tokenizer=BPE, max_length=200)
+        for draft in (*drafts_of(text, BPE_MODEL), *sample(BPE_MODEL, [text], None, n=3)[0]):
+            filled = text.to_fill(draft)
+            for span, blank in zip(filled.spans, Template.parse(canvas).blanks, strict=True):
+                assert blank.min <= len(span.split()) <= (blank.max or 99), filled.text
+            for i, token in enumerate(draft.items):
+                near = draft.items[max(0, i - NO_REPEAT_WITHIN) : i]
+                assert not (BPE.long_words[token] and token in near and draft.origins[i] >= 0), filled.text
+
+
+def test_a_number_follows_the_space_that_it_begins_with():
+    backend = BPE.backend.from_str(BPE.backend.to_str())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), BPE.backend.pre_tokenizer]
+    )
+    digits = Tokenizer(backend)
+    assert digits.space is not None and not digits.never_written[digits.space] and BPE.space is None
+    model = make_span_blm(vocabulary=len(digits), seed=1, spans=0.5)
+    with torch.no_grad():
+        model.word_bias[digits.space] += 12.0  # it is written wherever it may be
+    text = text_of("it is ___[2] or ___", tokenizer=digits, max_length=200)
+    for policy, options in (
+        (model.for_blanks("spans"), {}),
+        (model, {}),
+        (model, {"beam": 2}),
+        (model, {"order": "model"}),
+    ):
+        (draft,) = fill(policy, [text], FillOptions(**options))[0][:1]
+        assert digits.space in draft.items
+        for i in np.flatnonzero(np.array(draft.items) == digits.space):
+            assert draft.origins[i + 1] == draft.origins[i]
+        if policy.told == "spans":
+            assert "  " not in text.to_fill(draft).text
+
+
+def test_letters_do_not_stick_to_a_mark_that_a_space_follows():
+    comma, letters = BPE.encode(",")[0], BPE.edges[:, 0] == 1
+    model = make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0)
+    with torch.no_grad():
+        model.word_bias[comma] += 9.0
+    text = text_of("the ___[4] dog", tokenizer=BPE, max_length=100)
+    (draft,) = drafts_of(text, model)
+    assert comma in draft.items
+    for before, token in itertools.pairwise(draft.items):
+        assert not (before == comma and letters[token])
+
+
+def test_rules_that_lead_into_a_dead_end_are_left_to_a_wider_search():
+    text = text_of("the ___[1-2] dog", [Constraint(only=("again",))], BPE, max_length=40)
+    (draft,) = drafts_of(text, BPE_MODEL)
+    assert set(text.to_fill(draft).spans[0].split()) == {"again"}
