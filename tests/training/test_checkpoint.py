@@ -143,6 +143,17 @@ def test_linear_layers_come_back_as_they_are_rounded_and_the_rest_as_in_int8(fol
     assert all(torch.equal(tensor, found[name]) for name, tensor in checkpoint.load(again).model.state_dict().items())
 
 
+def test_words_may_have_bits_of_their_own(folder, tmp_path):
+    model, tokenizer = wide_model(), checkpoint.load(folder).tokenizer
+    checkpoint.save(tmp_path / "int8", model, tokenizer, bits=4)
+    checkpoint.save(tmp_path / "six", model, tokenizer, bits=4, word_bits=6)
+    found, int8 = (checkpoint.load(tmp_path / name).model.state_dict() for name in ("six", "int8"))
+    assert torch.equal(found.pop("embedding.weight"), quantise.rounded(model.embedding.weight, 6))
+    assert all(torch.equal(tensor, int8[name]) for name, tensor in found.items())
+    with pytest.raises(CheckpointError, match="not 9"):
+        checkpoint.save(tmp_path / "nine", model, tokenizer, word_bits=9)
+
+
 def test_four_bits_are_half_of_int8_and_weights_may_be_given(folder, tmp_path):
     model, tokenizer, sizes = wide_model(), checkpoint.load(folder).tokenizer, {}
     for bits in (4, 5, 8):

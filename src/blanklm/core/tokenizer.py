@@ -133,7 +133,7 @@ class Tokenizer:
             raise CheckpointError(f"{path} is not a readable tokenizer file ({error})") from None
 
     def save(self, path: Path) -> None:
-        path.write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        path.write_text(self.backend.to_str(), encoding="utf-8")
 
     def __len__(self) -> int:
         return self.backend.get_vocab_size()

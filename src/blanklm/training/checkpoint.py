@@ -51,14 +51,17 @@ def save(
     dtype: torch.dtype = torch.float32,
     weights: dict[str, torch.Tensor] | None = None,
     bits: int | None = None,
+    word_bits: int | None = None,
 ) -> None:
     """Write the three files, each under a temporary name and then renamed: a reader never sees half of one.
 
     ``weights``: the model's, where they were put together from the parts that several processes hold. ``bits``: of each
-    weight of the linear layers (``quantise``); all others are then stored as with ``dtype=torch.int8``.
+    weight of the linear layers (``quantise``), and ``word_bits`` of the embeddings; all others are then stored as with
+    ``dtype=torch.int8``.
     """
-    if bits is not None and bits not in quantise.PLANES:
-        raise CheckpointError(f"weights have {min(quantise.PLANES)} to {max(quantise.PLANES)} bits, not {bits}")
+    for width in (bits, word_bits):
+        if width is not None and width not in quantise.PLANES:
+            raise CheckpointError(f"weights have {min(quantise.PLANES)} to {max(quantise.PLANES)} bits, not {width}")
     config = {
         "format": FORMAT,
         "kind": registry.kind_of(model),
@@ -68,15 +71,16 @@ def save(
     weights = model.state_dict() if weights is None else weights
     stored: dict[str, torch.Tensor] = {}
     tied = _tied(weights)
-    grouped = quantise.grouped_matrices(model) if bits else {}
+    widths = dict.fromkeys(quantise.grouped_matrices(model), bits) if bits else {}
+    widths |= dict.fromkeys(quantise.grouped_embeddings(model), word_bits) if word_bits else {}
     for name, tensor in weights.items():
         if name in tied:
             continue
         tensor = tensor.detach().cpu().contiguous()
-        if bits and name in grouped:
-            stored[name], stored[f"{name}{GROUP_SCALES}"] = quantise.quantise(tensor, bits)
+        if width := widths.get(name):
+            stored[name], stored[f"{name}{GROUP_SCALES}"] = quantise.quantise(tensor, width)
         else:
-            stored |= _stored(name, tensor, torch.int8 if bits else dtype)
+            stored |= _stored(name, tensor, torch.int8 if widths else dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as files:  # all three are written before any takes its name
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]

@@ -89,6 +89,12 @@ def grouped_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if id(p) in linear and can_be_grouped(p)}
 
 
+def grouped_embeddings(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the vectors of words that can be stored in groups, by name."""
+    words = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    return {name: p for name, p in model.named_parameters() if id(p) in words and can_be_grouped(p)}
+
+
 @contextmanager
 def rounded_in_place(matrices: Sequence[Tensor], bits: int) -> Iterator[None]:
     """Let matrices have the values that they would be stored with, and then their own again.

@@ -49,6 +49,7 @@ TRAINING = TrainingConfig(
     steps=10**6, tokens_per_batch=131_072, learning_rate=4e-4, warmup=200, weight_decay=0.01, skew=0.8, ema=0.998,
     evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.7,
 )  # fmt: skip
+WORD_BITS = 6  # of what is stored of embeddings
 RATIOS, EVERY = (0.1, 0.3, 0.5), 16  # what is hidden, and of which validation texts, for choosing how to decode
 DECODINGS: dict[str, dict[str, Any]] = {
     "all blanks at once": {"order": "parallel"},
@@ -116,7 +117,13 @@ def shortened(model: BLM, layers: int) -> BLM:
 
 
 def main(
-    out: Path, model: SpanBLM, tokenizer: Tokenizer, training: TrainingConfig, parts: Sequence[str], about: Row
+    out: Path,
+    model: SpanBLM,
+    tokenizer: Tokenizer,
+    training: TrainingConfig,
+    parts: Sequence[str],
+    about: Row,
+    word_bits: int = WORD_BITS,
 ) -> Row:
     """Train the model; then store, load and measure it."""
     out.mkdir(parents=True, exist_ok=True)
@@ -129,7 +136,7 @@ def main(
     training = replace(training, steps=progress.step)  # where the clock ended it
     row = report(about["name"], model, training, progress, time.perf_counter() - started)
     best = checkpoint.load(out / "run")
-    checkpoint.save(out / "model", best.model, best.tokenizer, about, bits=training.bits)
+    checkpoint.save(out / "model", best.model, best.tokenizer, about, bits=training.bits, word_bits=word_bits)
     filler, sentences = BlankLM.from_pretrained(out / "model"), list(read_corpus("english", "valid"))[::EVERY]
     bleu = {
         name: evaluate(filler, sentences, RATIOS, seed=0, blanks="words", **options)
@@ -150,9 +157,11 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=TRAINING.learning_rate, help="peak learning rate")
     parser.add_argument("--batch", type=int, default=TRAINING.tokens_per_batch, help="tokens per batch")
     parser.add_argument("--parts", nargs="+", default=[*PARTS, *NOVELS], help="CORPUS/SPLIT ...")
+    parser.add_argument("--word-bits", type=int, default=WORD_BITS, help="bits of the stored embeddings")
     options = parser.parse_args()
     config = replace(
         TRAINING, seconds=options.seconds, learning_rate=options.rate, tokens_per_batch=options.batch
     )  # fmt: skip
     begun = begin(options.backbone, options.start, options.layers)
-    print(json.dumps(main(options.out, *begun, config, options.parts, ABOUT | {"name": options.name}), indent=2))
+    about = ABOUT | {"name": options.name}
+    print(json.dumps(main(options.out, *begun, config, options.parts, about, options.word_bits), indent=2))
