@@ -65,7 +65,8 @@ class BlankLM:
     ) -> BlankLM:
         """Load a bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
 
-        The defaults: ``device`` is a GPU if there is one, ``dtype`` bfloat16 there and float32 elsewhere.
+        The defaults: ``device`` is a GPU if there is one; ``dtype`` is bfloat16 there, and for a large model on a CPU
+        that computes with it, else float32.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
@@ -73,7 +74,7 @@ class BlankLM:
         try:
             model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
-            model = model.to(dtype or (torch.bfloat16 if model.device.type == "cuda" else torch.float32))
+            model = model.to(dtype or checkpoint.dtype_for(model))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
         return cls(model, loaded.tokenizer, loaded.about)

@@ -76,12 +76,13 @@ def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_o
 
 def test_a_probable_single_word_is_chosen_and_otherwise_a_middling_length():
     words = [1, 2, 3, 4, 5]
-    assert choose_length(np.array([spans.ONE_WORD, 0.3, 0.1, 0.1, 0.1]), words) == 0
-    assert choose_length(np.array([0.2, 0.1, 0.1, 0.5, 0.1]), words) == 3
-    assert choose_length(np.array([0.3, 0.69, 0.01, 0.0, 0.0]), words) == 1
+    one = spans.ONE_WORD
+    assert choose_length(np.array([one, 0.3, 0.1, 0.1, 0.5 - one]), words) == 0
+    assert choose_length(np.array([one / 2, 0.1, 0.1, 0.7 - one / 2, 0.1]), words) == 3
+    assert choose_length(np.array([one / 2, 0.99 - one / 2, 0.01, 0.0, 0.0]), words) == 1
     assert choose_length(np.array([0.9, 0.1]), [4, 5]) == 0
     assert choose_length(np.array([1.0]), [1]) == 0
-    assert choose_length(np.array([0.1, 0.9]), [0, 1]) == 1  # the rest of a word, or one more
+    assert choose_length(np.array([one / 2, 1 - one / 2]), [0, 1]) == 1  # the rest of a word, or one more
 
 
 def test_alternatives_are_distinct_and_begin_with_the_best():
@@ -196,7 +197,7 @@ def test_letters_do_not_stick_to_a_mark_that_a_space_follows():
     comma, letters = BPE.encode(",")[0], BPE.edges[:, 0] == 1
     model = make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0)
     with torch.no_grad():
-        model.word_bias[comma] += 9.0
+        model.word_bias[comma] += 30.0
     text = text_of("the ___[4] dog", tokenizer=BPE, max_length=100)
     (draft,) = drafts_of(text, model)
     assert comma in draft.items

@@ -35,6 +35,11 @@ from blanklm.decoding.scores import passes
 from blanklm.errors import ConstraintError
 
 UNTOLD = -1
+ONE_WORD = 0.15  # a single word is written where it is this probable
+QUANTILE = 0.53  # else this quantile of the longer lengths: their mode is shorter than what people leave blank
+IMPROBABLE = 0.2  # to end a span, or not, at less than this is not considered
+HYPOTHESES = 2  # at least: by one, a word that cannot be the last is noticed too late
+SPARE = 2  # words by which a span may become longer than the length chosen
 PARTS = 12  # tokens in a word, at most
 LOOKED_AT = 16  # of the most probable words of a blank; more where rules refuse them
 SPACE_AFTER = (",", ";", ":", "!", "?")
@@ -121,6 +126,7 @@ class Writing:
 
     draft: Draft
     words: int = UNTOLD  # that are still to begin in that blank; UNTOLD: its length is not chosen yet
+    spare: int = 0  # by how many words it may become longer than that, if its last word cannot be the last
     parts: int = 0  # tokens of the word that was begun last
     after_space: bool = False  # that word is only a space so far
 
@@ -162,7 +168,10 @@ def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOp
     views = _views(policy, begun) if options.n > 1 else iter(())
     for (task, writing), own in zip(begun, tracks, strict=True):
         starts = next(views).with_lengths(options.n) if options.n > 1 else [writing]
-        own += [_Track(task, start, max(options.beam, options.n if len(starts) < options.n else 1)) for start in starts]
+        own += [
+            _Track(task, start, max(HYPOTHESES, options.beam, options.n if len(starts) < options.n else 1))
+            for start in starts
+        ]
     while waiting := [track for own in tracks for track in own if track.goes_on()]:
         views = _views(policy, [(track.task, writing) for track in waiting for writing in track.active])
         for track in waiting:
@@ -260,7 +269,7 @@ def _score(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list[
     ids, lengths = pad([writing.draft.items for _, writing in members])  # [R, L], [R]
     words = torch.full_like(ids, UNTOLD)  # [R, L]
     for r, (_, writing) in enumerate(members):
-        words[r, writing.draft.items.index(BLANK)] = writing.words
+        words[r, writing.draft.items.index(BLANK)] = 1 if writing.words == 0 < writing.spare else writing.words
     device = policy.device
     scores = policy.score_spans(ids.to(device), lengths.to(device), ids.shape[1], words.to(device))
     blanks = (ids == BLANK).sum(1)  # [R]
@@ -286,7 +295,7 @@ def _kinds_allowed(task: Task, writing: Writing, tokenizer: Tokenizer) -> list[b
     draft, span = writing.draft, task.span(writing.draft)
     at = draft.items.index(BLANK)
     leads = at == 0 or draft.origins[at - 1] != draft.origins[at]
-    starts = writing.words != 0 and not writing.after_space and (not leads or span.starts_word)
+    starts = bool(writing.words or writing.spare) and not writing.after_space and (not leads or span.starts_word)
     continues = writing.parts < PARTS and (not leads or not span.starts_word)
     return [False, starts, continues or not starts, starts]
 
@@ -363,7 +372,8 @@ class View:
         log_p = float(self._log_p_of(self._lengths())[self._lengths().index(words)])
         draft = self.writing.draft
         draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
-        return replace(self.writing, draft=draft, words=words)
+        room = self.task.longest(draft) - words
+        return replace(self.writing, draft=draft, words=words, spare=max(0, min(SPARE, room)))
 
     # --- Words ------------------------------------------------------------------------------------------------------
 
@@ -395,7 +405,7 @@ class View:
     def _actions(self, token: int, log_p_sides: Sequence[float]) -> list[tuple[bool, float]]:
         """Whether a blank may be left after a token, or may not, with log p of what is open."""
         draft, tokenizer = self.writing.draft, self.task.request.rules.tokenizer
-        words, parts, is_space = self._counts_after(token)
+        words, _, parts, is_space = self._counts_after(token)
         room = len(draft.items) < self.task.request.rules.max_length
         goes_on = tokenizer.words_have_parts and parts < PARTS
         sides = [
@@ -403,6 +413,8 @@ class View:
         ]
         if is_space and room:
             sides = [True]
+        if len(sides) == 2:  # a search would end early, for the sake of fewer tokens, where the model would not
+            sides = [more for more in sides if log_p_sides[more] > math.log(IMPROBABLE)]
         return [(more, log_p_sides[more]) for more in sides if self._accepted(token, more)]
 
     def _accepted(self, token: int, more: bool) -> bool:
@@ -413,12 +425,13 @@ class View:
         open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.items.index(BLANK)]], None, _any_sides)
         return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
 
-    def _counts_after(self, token: int) -> tuple[int, int, bool]:
-        """After a token: the words still to begin, the tokens of the last one, and whether it is only a space."""
-        tokenizer = self.task.request.rules.tokenizer
+    def _counts_after(self, token: int) -> tuple[int, int, int, bool]:
+        """After a token: words still to begin, words to spare, tokens of the last word, whether that is only a space."""
+        tokenizer, writing = self.task.request.rules.tokenizer, self.writing
         starts = bool(tokenizer.starts_word[token])
-        is_space = token == tokenizer.space
-        return self.writing.words - starts, 1 if starts else self.writing.parts + 1, is_space
+        more, spared = (0, 1) if starts and writing.words == 0 else (int(starts), 0)
+        parts = 1 if starts else writing.parts + 1
+        return writing.words - more, writing.spare - spared, parts, token == tokenizer.space
 
     def _after(self, token: int, more: bool, log_prob: float) -> Writing:
         draft = self.writing.draft.write(0, token, False, more, log_prob)
@@ -432,13 +445,9 @@ def _any_sides() -> np.ndarray:
 def choose_length(p: np.ndarray, words: Sequence[int]) -> int:
     """The place among ``words`` of the length to write, given their probabilities ``p`` [n].
 
-    One word if that is probable enough; else the median of the other lengths, which the mode would undercut.
+    One word if that is probable enough; else about the median of the longer lengths.
     """
     if words[0] <= 1 and p[0] >= ONE_WORD:
         return 0
     longer = np.where(np.asarray(words) <= 1, 0.0, p) if words[-1] > 1 else p
     return int(np.searchsorted(np.cumsum(longer), QUANTILE * longer.sum()))
-
-
-ONE_WORD = 0.4
-QUANTILE = 0.5
