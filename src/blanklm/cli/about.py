@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 
 from blanklm.bulk.lines import one_line_json
 from blanklm.cli.options import Json
-from blanklm.errors import BlankLMError
 
 
 def models(as_json: Json = False) -> None:
@@ -42,24 +40,16 @@ def info(
     import importlib.metadata
     import platform
 
-    from safetensors import SafetensorError, safe_open
-
     from blanklm.pretrained import DEFAULT, locate
-    from blanklm.training.checkpoint import read_config
+    from blanklm.training.checkpoint import parameter_count, read_config
 
     folder = locate(model or DEFAULT)
     config = read_config(folder)
-
-    try:
-        with safe_open(folder / "model.safetensors", framework="numpy") as weights:
-            parameters = sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise BlankLMError(f"{folder / 'model.safetensors'} is missing or damaged ({error})") from None
     packages = ("blanklm", "torch", "tokenizers", "safetensors", "accelerate")
     record = {
         "model": model or DEFAULT,
         "kind": config["kind"],
-        "parameters": parameters,
+        "parameters": parameter_count(folder),
         **{key: value for key, value in config["model"].items() if not isinstance(value, dict)},
         **{f"encoder.{key}": value for key, value in config["model"].get("encoder", {}).items()},
         **config["about"],

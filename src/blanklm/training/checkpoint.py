@@ -94,15 +94,7 @@ def save(
 def load(folder: Path) -> Checkpoint:
     """Load the model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
     config = read_config(folder)
-    known = registry.find(config["kind"])
-    assert known is not None  # read_config has looked
-    model_class, config_class = known
-    try:
-        model_config = from_json(config_class, config["model"])
-        with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
-            parameters = model_class(model_config).parameter_count
-    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
+    model_class, model_config, parameters = _described(folder, config)
     tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
     if len(tokenizer) != model_config.vocabulary:
         raise CheckpointError(
@@ -126,6 +118,30 @@ def load(folder: Path) -> Checkpoint:
         first = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
+
+
+def parameter_count(folder: Path) -> int:
+    """Count the parameters of the model in a folder, from its config.json and the header of its weights alone."""
+    path = folder / "model.safetensors"
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is missing or damaged ({error})") from None
+    return _described(folder, read_config(folder))[2]
+
+
+def _described(folder: Path, config: dict[str, Any]) -> tuple[type[Model], Any, int]:
+    """Return the class, the config and the number of parameters of the model that a config.json describes."""
+    known = registry.find(config["kind"])
+    assert known is not None  # read_config has looked
+    model_class, config_class = known
+    try:
+        model_config = from_json(config_class, config["model"])
+        with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
+            return model_class, model_config, model_class(model_config).parameter_count
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
 
 
 def device_for(device: str | None) -> str:
