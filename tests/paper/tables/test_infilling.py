@@ -148,7 +148,7 @@ def test_masks_of_another_number_of_texts_are_not_taken_for_these(experiments):
 
 
 def test_the_bundled_model_lends_each_word_the_vector_of_its_likeliest_spelling():
-    loaded = checkpoint.load(pretrained.locate("english"))
+    loaded = checkpoint.load(pretrained.locate("english-small"))
     words = Tokenizer.train("word", ["i 'm in paris , `` the usa '' _UNK"])
     model = infilling_systems._blm_on_bundled(infilling.CORPORA["yahoo"], words, None)
     for word, written in {
