@@ -14,6 +14,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import Masked
 from blanklm.paper.baselines.predictor import PredictorConfig
+from blanklm.pretrained import locate
 from blanklm.training import checkpoint
 from tests.support.canvases import CANVAS
 from tests.support.paths import YELP_WORDS
@@ -245,11 +246,19 @@ def test_sample_and_score(blanklm):
 def test_what_there_is(blanklm, monkeypatch):
     monkeypatch.setattr("blanklm.pretrained.DEFAULT", "english")
     code, out, _ = blanklm("models", "--json")
-    (model,) = [m for m in json.loads(out[0]) if m["default"]]
-    assert code == 0 and {"name", "megabytes", "language", "licence", "summary"} < set(model)
-    assert json.loads(blanklm("info", "--json")[1][0])["parameters"] > 10**6
+    listed = {record["name"]: record for record in json.loads(out[0])}
+    assert code == 0 and {"name", "megabytes", "language", "licence", "summary"} < set(listed["english"])
+    assert [name for name, record in listed.items() if record["default"]] == ["english"]
+    assert listed["english"]["megabytes"] < 70 and listed["english-small"]["megabytes"] < 9
+    assert json.loads(blanklm("info", "--json")[1][0])["model"] == "english"
     corpora = [json.loads(line)["name"] for line in blanklm("data", "--json")[1]]
     assert {"ptb", "yelp", "yahoo", "english"} < set(corpora)
+
+
+@pytest.mark.parametrize("name", ["english", "english-small", "greek", "latin", "sentiment"])
+def test_info_counts_parameters_however_they_are_stored(blanklm, name):
+    code, out, _ = blanklm("info", name, "--json")
+    assert code == 0 and json.loads(out[0])["parameters"] == checkpoint.load(locate(name)).model.parameter_count
 
 
 def test_scoring_a_text_with_a_blank_says_that_it_is_not_filled(blanklm):
@@ -315,9 +324,8 @@ def test_a_reader_that_leaves_is_no_error():
 def test_on_a_terminal_the_filled_spans_are_highlighted():
     main_end, terminal = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
-    subprocess.run(
-        [sys.executable, "-m", "blanklm", "fill", CANVAS], stdout=terminal, stdin=terminal, env=environment, timeout=60
-    )
+    command = [sys.executable, "-m", "blanklm", "fill", CANVAS, "--model", YELP_WORDS]
+    subprocess.run(command, stdout=terminal, stdin=terminal, env=environment, timeout=60)
     os.close(terminal)
     shown = os.read(main_end, 10_000).decode()
     assert "They also have \x1b[4;32m" in shown and shown.count("\x1b[4;32m") == 2
