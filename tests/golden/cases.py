@@ -21,6 +21,7 @@ from tests.support.paths import YELP_WORDS
 torch.set_num_threads(1)  # sums of several threads are rounded otherwise
 
 FOLDERS = {"yelp-words": YELP_WORDS}  # records keep the name
+ENGLISH = "english-small"  # blanks stand for spans, or for words
 Case = dict[str, Any]
 Record = dict[str, Any]
 
@@ -98,19 +99,21 @@ CONSTRAINED: list[tuple[str, Any]] = [
     ("We ___ to the ___.", [{"require": ["never went"]}, {"only": ["sea", "beach"]}]),
 ]
 
+WORDS: Case = {"blanks": "words"}
 ORDERS: list[Case] = [
-    {},
-    {"order": "model"},
-    {"order": "left-to-right"},
-    {"order": "parallel"},
-    {"order": "parallel", "threshold": 0.5},
+    WORDS,
+    {**WORDS, "order": "model"},
+    {**WORDS, "order": "left-to-right"},
+    {**WORDS, "order": "parallel"},
+    {**WORDS, "order": "parallel", "threshold": 0.5},
 ]
 BEAMS: list[Case] = [
-    {"beam": 3, "n": 3},
-    {"beam": 5, "n": 4, "length_penalty": 0.6},
-    {"beam": 3, "n": 2, "order": "model"},
-    {"beam": 3, "n": 2, "order": "left-to-right", "length_penalty": 1.0},
+    {**WORDS, "beam": 3, "n": 3},
+    {**WORDS, "beam": 5, "n": 4, "length_penalty": 0.6},
+    {**WORDS, "beam": 3, "n": 2, "order": "model"},
+    {**WORDS, "beam": 3, "n": 2, "order": "left-to-right", "length_penalty": 1.0},
 ]
+SPANS: list[Case] = [{"n": 3}, {"beam": 4}, {"n": 4, "beam": 6}, {"order": "confident"}, {"order": "parallel"}]
 
 YELP = [
     "they also have ___ which ___ .",
@@ -122,19 +125,21 @@ YELP = [
 ]
 
 SAMPLED: list[tuple[str, str, Case]] = [
-    ("english", "___", {"n": 2, "seed": 1}),
-    ("english", "___", {"n": 2, "seed": 2, "top_k": 20}),
-    ("english", "They also have ___ which ___.", {"n": 3, "seed": 3}),
-    ("english", "They also have ___ which ___.", {"n": 3, "seed": 3, "temperature": 0.5}),
-    ("english", "They also have ___ which ___.", {"n": 3, "seed": 3, "temperature": 1.5, "top_k": 50}),
-    ("english", "They also have ___ which ___.", {"n": 3, "seed": 4, "top_k": 5}),
-    ("english", "They also have ___ which ___.", {"n": 3, "seed": 5, "top_p": 0.8}),
-    ("english", "The ___[2] sat on ___[2-4].", {"n": 2, "seed": 6, "top_p": 0.9, "top_k": 100}),
-    ("english", "The ___ sat ___.", {"n": 2, "seed": 7, "order": "left-to-right", "top_p": 0.9}),
-    ("english", "The ___ sat ___.", {"n": 2, "seed": 7, "order": "confident", "top_p": 0.9}),
-    ("english", "I like ___.", {"n": 2, "seed": 8, "top_p": 0.9, "constraints": {"require": ["cake"], "max": 4}}),
-    ("english", "I like ___.", {"n": 2, "seed": 9, "top_p": 0.9, "constraints": {"ban": ["to", "the"]}}),
-    ("english", "THE QUEEN ___ ñandú ___", {"n": 2, "seed": 10, "temperature": 0.8}),
+    (ENGLISH, "___", {"n": 2, "seed": 1}),
+    (ENGLISH, "___", {"n": 2, "seed": 2, "top_k": 20}),
+    (ENGLISH, "They also have ___ which ___.", {"n": 3, "seed": 3}),
+    (ENGLISH, "They also have ___ which ___.", {"n": 3, "seed": 3, "temperature": 0.5}),
+    (ENGLISH, "They also have ___ which ___.", {"n": 3, "seed": 3, "temperature": 1.5, "top_k": 50}),
+    (ENGLISH, "They also have ___ which ___.", {"n": 3, "seed": 4, "top_k": 5}),
+    (ENGLISH, "They also have ___ which ___.", {"n": 3, "seed": 5, "top_p": 0.8}),
+    (ENGLISH, "The ___[2] sat on ___[2-4].", {"n": 2, "seed": 6, "top_p": 0.9, "top_k": 100}),
+    (ENGLISH, "The ___ sat ___.", {**WORDS, "n": 2, "seed": 7, "order": "left-to-right", "top_p": 0.9}),
+    (ENGLISH, "The ___ sat ___.", {**WORDS, "n": 2, "seed": 7, "order": "confident", "top_p": 0.9}),
+    (ENGLISH, "The ___ sat ___.", {**WORDS, "n": 2, "seed": 7, "top_p": 0.9}),
+    (ENGLISH, "I like ___.", {"n": 2, "seed": 8, "top_p": 0.9, "constraints": {"require": ["cake"], "max": 4}}),
+    (ENGLISH, "I like ___.", {"n": 2, "seed": 9, "top_p": 0.9, "constraints": {"ban": ["to", "the"]}}),
+    (ENGLISH, "THE QUEEN ___ ñandú ___", {"n": 2, "seed": 10, "temperature": 0.8}),
+    (ENGLISH, "The ___ ___ was ___[1-2].", {"n": 2, "seed": 15, "temperature": 0.8}),
     ("yelp-words", "___", {"n": 3, "seed": 11}),
     ("yelp-words", "the food was ___ .", {"n": 3, "seed": 12, "temperature": 0.7}),
     ("yelp-words", "the food was ___ and ___ .", {"n": 3, "seed": 13, "top_k": 10, "top_p": 0.95}),
@@ -146,7 +151,7 @@ TRACED = range(0, 200, 16)  # cases whose records have the trajectory
 def _fill_cases() -> list[Case]:
     """All the fills: what is asked, of which model, with which options."""
 
-    def case(mode: str, text: str | list[str], options: Case, model: str = "english") -> Case:
+    def case(mode: str, text: str | list[str], options: Case, model: str = ENGLISH) -> Case:
         return {"mode": mode, "model": model, "input": text, "options": options}
 
     greedy = [case("greedy", text, {}) for text in (*PLAIN[:1], *PLAIN[7:], *UNUSUAL, *LENGTHS)]
@@ -154,17 +159,18 @@ def _fill_cases() -> list[Case]:
     orders += [case("order", text, ORDERS[1 + i % 4]) for i, text in enumerate((*UNUSUAL[2:15], *LENGTHS[:8]))]
     beams = [case("beam", text, options) for text in FEW for options in BEAMS]
     beams += [case("beam", text, BEAMS[i % 4]) for i, text in enumerate((*UNUSUAL[3:8], *LENGTHS[:6]))]
+    spans = [case("spans", text, SPANS[i % 5]) for i, text in enumerate((*FEW, *UNUSUAL, *LENGTHS))]
     rules = [case("constraints", text, {"constraints": each}) for text, each in CONSTRAINED]
     rules += [
-        case("constraints", text, {"constraints": each, **(*ORDERS[1:], *BEAMS)[i % 8]})
+        case("constraints", text, {"constraints": each, **(*ORDERS, *BEAMS, SPANS[0])[i % 10]})
         for i, (text, each) in enumerate(CONSTRAINED)
     ]
     yelp = [case("yelp", text, options, "yelp-words") for text in YELP for options in (*ORDERS[::2], BEAMS[1])]
-    together = [case("together", PLAIN, options) for options in (ORDERS[0], ORDERS[4], BEAMS[0])]
+    together = [case("together", PLAIN, options) for options in ({}, SPANS[0], ORDERS[0], ORDERS[4], BEAMS[0])]
     together.append(case("together", YELP, {}, "yelp-words"))
     samples = [case("sample", text, options, model) for model, text, options in SAMPLED]
     samples.append(case("sample", PLAIN[:3], {"n": 2, "seed": 14, "top_p": 0.9}))
-    return [*greedy, *orders, *beams, *rules, *yelp, *together, *samples]
+    return [*greedy, *orders, *beams, *spans, *rules, *yelp, *together, *samples]
 
 
 def fills(every: int = 1) -> list[Record]:
@@ -220,7 +226,7 @@ REVIEWS = ["the food was really good .", "we will not be back", "zzyzx was great
 
 
 def _score_cases() -> list[Case]:
-    def case(text: str | list[str], options: Case, model: str = "english") -> Case:
+    def case(text: str | list[str], options: Case, model: str = ENGLISH) -> Case:
         return {"model": model, "input": text, "options": options}
 
     cases = [case(text, {"method": "exact"}) for text in SHORT[:-1]]  # the last has 14 tokens: over a minute
@@ -572,7 +578,7 @@ LOSSES: list[Case] = [
     {"model": "yelp-words", "lines": [BAD_LINES[:12] + GOOD_LINES], "settings": {}},
     {"model": "latin", "lines": [LATIN_LINES], "settings": {}},
     {"model": "greek", "lines": [GREEK_LINES], "settings": {}},
-    {"model": "english", "lines": [ENGLISH_LINES], "settings": {}},
+    {"model": ENGLISH, "lines": [ENGLISH_LINES], "settings": {}},
     {"model": "sentiment", "part": "classifier", "lines": [BAD_LINES, GOOD_LINES], "settings": {}},
     {"model": "sentiment", "part": "writer", "lines": [BAD_LINES, GOOD_LINES], "settings": {}},
     {
