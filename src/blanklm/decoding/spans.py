@@ -36,13 +36,16 @@ from blanklm.errors import ConstraintError
 
 UNTOLD = -1
 ONE_WORD = 0.15  # a single word is written where it is this probable
-QUANTILE = 0.53  # else this quantile of the longer lengths: their mode is shorter than what people leave blank
+QUANTILES = (0.3, 0.5, 0.7)  # else these quantiles of the longer lengths are tried
 IMPROBABLE = 0.2  # to end a span, or not, at less than this is not considered
 HYPOTHESES = 2  # at least: by one, a word that cannot be the last is noticed too late
 SPARE = 2  # words by which a span may become longer than the length chosen
+IN_A_ROW = 3  # so many tokens are not written twice in a row
+EVEN = 0.8  # fills of different lengths are compared by log p / tokens^this: by 1, longer ones win, by 0, shorter ones
 PARTS = 12  # tokens in a word, at most
 LOOKED_AT = 16  # of the most probable words of a blank; more where rules refuse them
 SPACE_AFTER = (",", ";", ":", "!", "?")
+OPENING = ("$", "£", "€", "(", "[", "“", "‘")  # what a span does not end with
 NEVER, STARTS, CONTINUES, SPACE = range(4)  # kinds of token: SPACE is a space before a word of other tokens
 
 
@@ -93,8 +96,14 @@ class Task:
         """Go on with the leftmost blank of a draft; a length that its rules fix needs no choice."""
         if draft.finished:
             return Writing(draft)
-        span = self.span(draft)
-        return Writing(draft, int(span.least) if span.least == span.most else UNTOLD)
+        span, before = self.span(draft), (draft.steps, draft.log_prob)
+        length = int(span.least) if span.least == span.most else UNTOLD
+        return Writing(draft, length, length=length, before=before)
+
+    def following(self, before: Writing, after: Writing) -> Writing:
+        """What to go on with after a step: the next blank, if the step has filled the one before."""
+        filled = after.draft.items.count(BLANK) < before.draft.items.count(BLANK)
+        return self.writing(after.draft) if filled else after
 
     def span(self, draft: Draft) -> Span:
         return self.spans[draft.origins[draft.items.index(BLANK)]]
@@ -129,6 +138,14 @@ class Writing:
     spare: int = 0  # by how many words it may become longer than that, if its last word cannot be the last
     parts: int = 0  # tokens of the word that was begun last
     after_space: bool = False  # that word is only a space so far
+    length: int = UNTOLD  # the words that were chosen for the blank
+    before: tuple[int, float] = (0, 0.0)  # steps and log-probability of the draft when the blank was begun
+
+    @property
+    def score(self) -> float:
+        """How good the fill of the last blank is, beside others of other lengths."""
+        steps, log_prob = self.before
+        return (self.draft.log_prob - log_prob) / max(1, self.draft.steps - steps) ** EVEN
 
 
 def divide(ids: Sequence[int], starts_word: np.ndarray, rules: Sequence[Rule]) -> list[Sequence[int]]:
@@ -159,19 +176,18 @@ def can_write(request: Request) -> bool:
 def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOptions) -> list[list[Draft] | None]:
     """The best finished draft of each request and ``n - 1`` alternatives; none if it was given up.
 
-    None in place of the list: its rules led this search into a dead end. Each alternative has another length of the
-    first blank, as far as there are others.
+    None in place of the list: its rules led this search into a dead end. The alternatives come of other lengths of the
+    first blank, as far as there are others, and are ranked by probability per token.
     """
     tasks = [Task.of(request) for request in requests]
-    tracks: list[list[_Track]] = [[] for _ in tasks]
     begun = [(task, task.begin()) for task in tasks]
-    views = _views(policy, begun) if options.n > 1 else iter(())
-    for (task, writing), own in zip(begun, tracks, strict=True):
-        starts = next(views).with_lengths(options.n) if options.n > 1 else [writing]
-        own += [
-            _Track(task, start, max(HYPOTHESES, options.beam, options.n if len(starts) < options.n else 1))
-            for start in starts
-        ]
+    tracks = [[_Track(task, writing, max(HYPOTHESES, options.beam, options.n))] for task, writing in begun]
+    if options.n > 1:
+        for view, own in zip(_views(policy, begun), tracks, strict=True):
+            if view.writing.words == UNTOLD:
+                own += [
+                    _Track(view.task, start, max(HYPOTHESES, options.beam)) for start in view.with_lengths(options.n)
+                ]
     while waiting := [track for own in tracks for track in own if track.goes_on()]:
         views = _views(policy, [(track.task, writing) for track in waiting for writing in track.active])
         for track in waiting:
@@ -180,7 +196,7 @@ def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOp
 
 
 def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
-    """The best of the first track, whose length is the best; then the best of all by probability per token."""
+    """The best of the first track; then the best of all by probability per token."""
     if any(track.given_up for track in tracks):
         return []
     if not tracks[0].finished:
@@ -188,18 +204,21 @@ def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
     best, *rest = tracks[0].finished
     rest += [writing for track in tracks[1:] for writing in track.finished]
     rest.sort(key=lambda writing: -writing.draft.log_prob / max(1, writing.draft.steps))
-    distinct = {tuple(writing.draft.items): writing for writing in reversed([best, *rest])}
-    ordered = sorted(distinct.values(), key=[best, *rest].index)
+    distinct = {writing.draft.items: writing for writing in reversed((best, *rest))}
+    ordered = sorted(
+        distinct.values(), key=lambda w: (w.draft.items != best.draft.items, -w.draft.log_prob / max(1, w.draft.steps))
+    )
     return [tracks[0].task.finish(writing) for writing in ordered[:n]]
 
 
 class _Track:
-    """A beam search of one request, whose lengths are given or chosen on the way."""
+    """The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next."""
 
     def __init__(self, task: Task, start: Writing, beam: int) -> None:
         self.task, self.beam, self.given_up = task, beam, False
         self.active = [] if start.draft.finished else [start]
-        self.finished = [start] if start.draft.finished else []
+        self.closed: list[Writing] = []  # with the last blank filled
+        self.finished = [start] if start.draft.finished else []  # best first
 
     def goes_on(self) -> bool:
         if self.active and self.task.request.given_up(lambda: self.active[0].draft):
@@ -207,12 +226,25 @@ class _Track:
         return bool(self.active)
 
     def advance(self, views: Sequence[View]) -> None:
+        """Take a step with every hypothesis; keep the most probable of each length."""
+        blanks = self.active[0].draft.items.count(BLANK)
         reached = [following for view in views for following in view.best(self.beam)]
         reached.sort(key=lambda writing: -writing.draft.log_prob)
-        kept = reached[: self.beam]
-        self.finished += [writing for writing in kept if writing.draft.finished]
-        self.finished.sort(key=lambda writing: -writing.draft.log_prob)
-        self.active = [writing for writing in kept if not writing.draft.finished]
+        kept: dict[int, list[Writing]] = {}
+        for writing in reached:
+            alike = kept.setdefault(writing.length, [])
+            if len(alike) < self.beam:
+                alike.append(writing)
+        reached = [writing for alike in kept.values() for writing in alike]
+        self.active = [writing for writing in reached if writing.draft.items.count(BLANK) == blanks]
+        self.closed += [writing for writing in reached if writing.draft.items.count(BLANK) < blanks]
+        if self.active or not self.closed:
+            return
+        self.closed.sort(key=lambda writing: -writing.score)
+        if self.closed[0].draft.finished:
+            self.finished = self.closed
+        else:
+            self.active, self.closed = [self.task.writing(self.closed[0].draft)], []
 
 
 # --- Sampling -------------------------------------------------------------------------------------------------------
@@ -234,7 +266,7 @@ def sample_spans(
         if not waiting:
             break
         for d, view in zip(waiting, _views(policy, [(tasks[d], writings[d]) for d in waiting]), strict=True):
-            writings[d] = view.draw(options, streams[d])
+            writings[d] = tasks[d].following(writings[d], view.draw(options, streams[d]))
     finished = [
         None if d // n in given_up else task.finish(writing)
         for d, (task, writing) in enumerate(zip(tasks, writings, strict=True))
@@ -249,6 +281,10 @@ def sample_spans(
 def token_kinds(tokenizer: Tokenizer, device: torch.device) -> Tensor:
     """[V] the kind of each token."""
     starts, never = vocabulary_masks(tokenizer, device)
+    for mark in (".", ")", *SPACE_AFTER):  # no space stands before them
+        apart = tokenizer.backend.token_to_id(f"Ġ{mark}") if tokenizer.kind == "bpe" else None
+        if apart is not None:
+            never = never.index_fill(0, torch.tensor([apart], device=device), True)
     kinds = torch.where(never, NEVER, torch.where(starts, STARTS, CONTINUES))
     space = tokenizer.space
     if space is not None:
@@ -307,10 +343,17 @@ def _after_mark(draft: Draft, tokenizer: Tokenizer) -> bool:
 
 
 def _repeats(draft: Draft, tokenizer: Tokenizer) -> list[int]:
-    """The long words near the leftmost blank, which are not written there again."""
+    """What is not written again into the leftmost blank: long words nearby, the word before, three tokens in a row."""
     at = draft.items.index(BLANK)
-    near = (*draft.items[max(0, at - NO_REPEAT_WITHIN) : at], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
-    return [token for token in near if tokenizer.long_words[token]]
+    left = draft.items[:at]
+    near = (*left[-NO_REPEAT_WITHIN:], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
+    repeats = [token for token in near if tokenizer.long_words[token]]
+    if left and tokenizer.starts_word[left[-1]]:
+        repeats.append(left[-1])
+    if len(left) > IN_A_ROW:
+        rows = [left[i : i + IN_A_ROW] for i in range(len(left) - IN_A_ROW + 1)]
+        repeats += [row[-1] for row in rows if row[:-1] == left[1 - IN_A_ROW :] and tokenizer.words_have_parts]
+    return repeats
 
 
 @dataclass(frozen=True)
@@ -325,8 +368,8 @@ class View:
     log_p_length: np.ndarray  # [LENGTHS]
 
     def best(self, need: int) -> list[Writing]:
-        """The most probable successors; where the length is open, the one with the best length."""
-        return self.with_lengths(1) if self.writing.words == UNTOLD else self.with_words(need)
+        """The most probable successors; where the length is open, one for each that is worth a try."""
+        return self.with_chosen_lengths() if self.writing.words == UNTOLD else self.with_words(need)
 
     def draw(self, options: SampleOptions, stream: np.random.Generator) -> Writing:
         """A random successor."""
@@ -345,15 +388,16 @@ class View:
 
     # --- Lengths ----------------------------------------------------------------------------------------------------
 
-    def with_lengths(self, need: int) -> list[Writing]:
-        """The writing with its ``need`` best lengths, the chosen one first."""
-        if self.writing.words != UNTOLD or self.writing.draft.finished:
-            return [self.writing]
+    def with_chosen_lengths(self) -> list[Writing]:
+        """The writing with each of the lengths that are worth a try."""
         words = self._lengths()
-        log_p = self._log_p_of(words)
-        chosen = words[choose_length(np.exp(log_p), words)]
-        others = [words[i] for i in np.argsort(-log_p, kind="stable") if words[i] != chosen]
-        return [self._of_length(n) for n in [chosen, *others][:need]]
+        return [self._of_length(words[i]) for i in choose_lengths(np.exp(self._log_p_of(words)), words)]
+
+    def with_lengths(self, need: int) -> list[Writing]:
+        """The writing with its ``need`` most probable lengths."""
+        words = self._lengths()
+        best = np.argsort(-self._log_p_of(words), kind="stable")[:need]
+        return [self._of_length(words[i]) for i in best]
 
     def _lengths(self) -> list[int]:
         """The lengths that are open, in words that begin inside."""
@@ -373,7 +417,7 @@ class View:
         draft = self.writing.draft
         draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
         room = self.task.longest(draft) - words
-        return replace(self.writing, draft=draft, words=words, spare=max(0, min(SPARE, room)))
+        return replace(self.writing, draft=draft, words=words, length=words, spare=max(0, min(SPARE, room)))
 
     # --- Words ------------------------------------------------------------------------------------------------------
 
@@ -411,7 +455,7 @@ class View:
         sides = [
             more for more in (False, True) if (words == 0 or not room if not more else room and (words or goes_on))
         ]
-        if is_space and room:
+        if room and (is_space or tokenizer.token_text(token)[-1:] in OPENING):
             sides = [True]
         if len(sides) == 2:  # a search would end early, for the sake of fewer tokens, where the model would not
             sides = [more for more in sides if log_p_sides[more] > math.log(IMPROBABLE)]
@@ -426,7 +470,7 @@ class View:
         return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
 
     def _counts_after(self, token: int) -> tuple[int, int, int, bool]:
-        """After a token: words still to begin, words to spare, tokens of the last word, whether that is only a space."""
+        """After a token: words still to begin and to spare, tokens of the last word, whether that is a mere space."""
         tokenizer, writing = self.task.request.rules.tokenizer, self.writing
         starts = bool(tokenizer.starts_word[token])
         more, spared = (0, 1) if starts and writing.words == 0 else (int(starts), 0)
@@ -434,20 +478,24 @@ class View:
         return writing.words - more, writing.spare - spared, parts, token == tokenizer.space
 
     def _after(self, token: int, more: bool, log_prob: float) -> Writing:
+        words, spare, parts, after_space = self._counts_after(token)
         draft = self.writing.draft.write(0, token, False, more, log_prob)
-        return Writing(draft, *self._counts_after(token)) if more else self.task.writing(draft)
+        return replace(
+            self.writing, draft=draft, words=words, spare=spare, parts=parts, after_space=more and after_space
+        )
 
 
 def _any_sides() -> np.ndarray:
     return np.ones((2, 4), dtype=bool)
 
 
-def choose_length(p: np.ndarray, words: Sequence[int]) -> int:
-    """The place among ``words`` of the length to write, given their probabilities ``p`` [n].
+def choose_lengths(p: np.ndarray, words: Sequence[int]) -> list[int]:
+    """The places among ``words`` of the lengths worth a try, given their probabilities ``p`` [n].
 
-    One word if that is probable enough; else about the median of the longer lengths.
+    A single word if that is probable enough; else lengths about the median of the longer ones.
     """
-    if words[0] <= 1 and p[0] >= ONE_WORD:
-        return 0
-    longer = np.where(np.asarray(words) <= 1, 0.0, p) if words[-1] > 1 else p
-    return int(np.searchsorted(np.cumsum(longer), QUANTILE * longer.sum()))
+    if len(words) == 1 or (words[0] <= 1 and p[0] >= ONE_WORD):
+        return [0]
+    longer = np.where(np.asarray(words) == words[0], 0.0 if words[0] <= 1 else p, p)
+    places = np.searchsorted(np.cumsum(longer), np.asarray(QUANTILES) * longer.sum())
+    return list(dict.fromkeys(places.tolist()))
