@@ -344,15 +344,16 @@ def _after_mark(draft: Draft, tokenizer: Tokenizer) -> bool:
 
 def _repeats(draft: Draft, tokenizer: Tokenizer) -> list[int]:
     """What is not written again into the leftmost blank: long words nearby, the word before, three tokens in a row."""
+    if not tokenizer.words_have_parts:
+        return []  # tokenised corpora repeat themselves, and their models are measured against them
     at = draft.items.index(BLANK)
     left = draft.items[:at]
     near = (*left[-NO_REPEAT_WITHIN:], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
     repeats = [token for token in near if tokenizer.long_words[token]]
     if left and tokenizer.starts_word[left[-1]]:
         repeats.append(left[-1])
-    if len(left) > IN_A_ROW:
-        rows = [left[i : i + IN_A_ROW] for i in range(len(left) - IN_A_ROW + 1)]
-        repeats += [row[-1] for row in rows if row[:-1] == left[1 - IN_A_ROW :] and tokenizer.words_have_parts]
+    rows = (left[i : i + IN_A_ROW] for i in range(len(left) - IN_A_ROW + 1))
+    repeats += [row[-1] for row in rows if row[:-1] == left[1 - IN_A_ROW :]]
     return repeats
 
 
