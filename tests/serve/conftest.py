@@ -59,6 +59,28 @@ class SlowModel:
         return self.model.action_log_probs(tokens, *rest)
 
 
+class SlowWriter(SlowModel):
+    """The same of a model that writes spans from left to right, their lengths first."""
+
+    told = "spans"
+
+    @property
+    def device(self):
+        return self.model.device
+
+    def score_spans(self, canvases, *rest):
+        self.passes.append(len(canvases))
+        time.sleep(self.seconds)
+        return self.model.score_spans(canvases, *rest)
+
+
+@pytest.fixture
+def slow_writer() -> BlankLM:
+    """``english-small``, which takes a while for each pass."""
+    english = BlankLM.from_pretrained("english-small", device="cpu")
+    return BlankLM(SlowWriter(english.model.for_blanks("spans"), 0.02), english.tokenizer, english.about)
+
+
 @pytest.fixture
 def slowed(model):
     """Make a language model that takes ``seconds`` per pass; its ``model.passes`` lists the canvases of each pass."""

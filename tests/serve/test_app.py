@@ -106,6 +106,26 @@ def test_steps_are_sent_as_they_are_taken(slowed):
         assert len(model.model.passes) == 8 and seen < 8
 
 
+def test_steps_of_spans_are_sent_when_their_blank_is_filled(slow_writer):
+    """Not earlier, since until then the search changes its mind; nor all at the end."""
+    canvas = "I ___[1] it, and then we ___[4-6]."
+    trajectory = slow_writer.fill(canvas).trajectory.to_json()
+    slow_writer.model.passes.clear()
+    with (
+        client_of(slow_writer) as client,
+        client.stream("POST", "/v1/fill", json={"texts": [canvas], "stream": True}) as response,
+    ):
+        lines = response.iter_lines()
+        assert next(lines) == "event: step"
+        seen = len(slow_writer.model.passes)
+        sent = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    assert seen < len(slow_writer.model.passes)
+    *steps, filled, done = sent
+    for n, (step, expected) in enumerate(zip(steps, trajectory, strict=True)):
+        assert step == pytest.approx({"text": 0, "step": n, **expected}, abs=1e-4)
+    assert filled["result"]["fills"][0]["text"] == trajectory[-1]["canvas"] and done == {}
+
+
 def test_samples_depend_on_the_seed_and_the_place_only(client, model):
     canvases = ["the ___ .", "my ___ was ___[1] ."]
     options = {"n": 3, "seed": 7, "temperature": 0.8, "top_p": 0.9}
@@ -162,6 +182,7 @@ def test_requests_that_come_together_share_a_batch_and_nothing_else(slowed):
         ({"texts": ["a\ud800 ___"]}, "bad_text", "texts[0]"),
         ({"texts": ["the ___"], "order": "parallel", "n": 2}, "invalid", "order"),
         ({"texts": ["the ___"], "deadline": 0}, "invalid", "deadline"),
+        ({"texts": ["the ___"], "blanks": "spans"}, "invalid", "blanks"),
     ],
     ids=str,
 )

@@ -77,7 +77,7 @@ def bundled():
 
 def filled_with(text, **options):
     """What Python fills, with the options that the page has at first."""
-    return bundled().fill(text, **{"n": 4, "beam": 5, **options})
+    return bundled().fill(text, **{"n": 4, **options})
 
 
 def test_a_visitor_sees_an_example_filled_at_once(page):
@@ -177,7 +177,7 @@ def test_alternatives_for_a_blank_have_probabilities_and_can_be_chosen(page):
     best = filled_with(CANVAS)
     card = page.get_by_role("list", name="Alternatives for blank 2")
     fixed = f"they also have {best.spans[0]} which ___ ."
-    expected = filled_with(fixed, n=5, beam=10)
+    expected = filled_with(fixed, n=5, beam=2)
     expect(card.get_by_role("button")).to_have_count(5)
     for button, other in zip(card.get_by_role("button").all(), expected.ranked, strict=True):
         assert button.inner_text().split("\n")[0] == other.spans[0]
@@ -195,7 +195,7 @@ def test_another_reading_brings_its_own_steps_and_alternatives(page):
     expect(page.locator(".cards h3").nth(0)).to_contain_text(second.spans[0])
     fixed = f"they also have ___ which {second.spans[1]} ."
     likely = page.get_by_role("list", name="Alternatives for blank 1").get_by_role("button").first
-    expect(likely).to_contain_text(filled_with(fixed, n=5, beam=10).spans[0])
+    expect(likely).to_contain_text(filled_with(fixed, n=5, beam=2).spans[0])
     chosen = page.get_by_role("region", name="Other readings").get_by_role("button", pressed=True)
     expect(chosen).to_contain_text(second.text)
 
@@ -222,7 +222,7 @@ def test_texts_of_models_whose_tokens_are_not_words(opened, other_tokens):
     model, url = other_tokens
     for canvas in ("The ___[3] was ___[2], (___[4]).", "___[5] soup ___[2-6]!", "___[2]___[1] ."):
         page = opened("#" + urlencode({"text": canvas}), server=url)
-        best = model.fill(canvas, n=4, beam=5)
+        best = model.fill(canvas, n=4)
         expect(result(page)).to_have_text(best.text, use_inner_text=True)
         assert page.evaluate("document.getElementById('result').textContent") == best.text
         page.get_by_role("slider", name="Step").fill("0")

@@ -1,7 +1,7 @@
-"""Server-sent events of a fill: each step when it is taken, then the fills of each text, then the end.
+"""Server-sent events of a fill: each step when it is settled, then the fills of each text, then the end.
 
 event: step      {"text": 0, "step": 2, "canvas": ..., "blank": ..., "token": ..., "left": ..., "right": ...}
-event: restart   {"text": 0}: the steps so far violated the constraints, and the search starts over
+event: restart   {"text": 0}: the steps so far led nowhere, and the search starts over
 event: fill      {"text": 0, "result": ...}: the same result as without streaming
 event: error     {"text": 0, "error": ...}
 event: done      {}

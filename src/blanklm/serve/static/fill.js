@@ -14,8 +14,8 @@ const EXAMPLES = [
   "I will ___ come back ___!",
   "It was ___[1-2], but we ___[2-5].",
 ];
-const DEFAULTS = { order: "confident", beam: "5", n: "4" };
-const ALTERNATIVES = { n: 5, beam: 10 };
+const DEFAULTS = { order: "", beam: "1", n: "4" };
+const ALTERNATIVES = { n: 5, beam: 2 };
 const MANY_BLANKS = 10; // of more, alternatives are not asked for unbidden
 const SURE = [0.05, 0.15, 0.3, 0.6];
 const PAUSE = 160; // milliseconds between the steps of a replay
@@ -98,7 +98,8 @@ function putBlank() {
 function options() {
   const order = $("order").value;
   const alone = order === "parallel"; // gives one fill
-  return { model: $("model").value, order, beam: alone ? 1 : Number($("beam").value), n: alone ? 1 : Number($("n").value) };
+  const [beam, n] = alone ? [1, 1] : ["beam", "n"].map((id) => Number($(id).value));
+  return { model: $("model").value, order: order || null, beam, n };
 }
 
 async function fillText(text, { remember = true } = {}) {
@@ -140,7 +141,8 @@ async function askAlternatives(numbers) {
   const { text, kind, fills, chosen } = shown;
   const { spans } = fills[chosen];
   const texts = numbers.map((k) => withSpans(text, spans.map((span, other) => (other === k ? null : span)), kind));
-  const body = { ...options(), order: "confident", ...ALTERNATIVES, texts };
+  const { model, order } = options();
+  const body = { model, order: order === "parallel" ? null : order, ...ALTERNATIVES, texts };
   try {
     const { results } = await call("v1/fill", body, wondering.signal);
     results.forEach(({ fills: found }, i) => showAlternatives(numbers[i], found));
@@ -318,7 +320,7 @@ function describeModel() {
 function commandLine() {
   const { model, order, beam, n } = options();
   const flags = [`--model ${model}`];
-  if (order !== "confident") flags.push(`--order ${order}`);
+  if (order) flags.push(`--order ${order}`);
   if (beam > 1) flags.push(`--beam ${beam}`);
   if (n > 1) flags.push(`-n ${n}`);
   return `blanklm fill ${quoted(shown.text)} ${flags.join(" ")}`;

@@ -13,8 +13,10 @@ from pydantic import BaseModel, Field
 from blanklm.api import BlankLM
 from blanklm.core.canvas import Fill, Trajectory
 from blanklm.core.template import Template
+from blanklm.decoding.fill import writes_spans
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
+from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of, refusing_text, with_options
 from blanklm.serve.worker import Client, Job
@@ -87,13 +89,21 @@ class Watcher:
     """What the decoder calls before each step of a text: it says whether to continue."""
 
     client: Client
+    by_blank: bool = False  # follow blanks that are filled: until then a search for a span often changes its mind
     follow: Callable[[Trajectory], None] | None = None  # is told the trajectory so far, as it grows
 
     def __call__(self, so_far: Callable[[], Trajectory]) -> bool:
         waits = self.client.waits()
         if waits and self.follow is not None:
-            self.follow(so_far())
+            self.follow(to_last_filled(so_far()) if self.by_blank else so_far())
         return waits
+
+
+def to_last_filled(trajectory: Trajectory) -> Trajectory:
+    """Cut a trajectory behind the last action that leaves no blank."""
+    closing = (n for n, action in enumerate(trajectory.actions, 1) if not action.left and not action.right)
+    steps = max(closing, default=0)
+    return Trajectory(trajectory.canvases[: steps + 1], trajectory.actions[:steps], trajectory.log_probs[:steps])
 
 
 @dataclass(frozen=True)
@@ -119,12 +129,20 @@ class CanvasTask(Task[BlankLM, CanvasesBody]):
     def jobs(self, models: Mapping[str, BlankLM], body: CanvasesBody, limits: Limits, client: Client) -> list[Job]:
         name, model = next(iter(models.items()))
         options = options_of(self.Options, body, limits, *self.counts)
+        try:
+            by_blank = options.order is None and writes_spans(model.model.for_blanks(options.blanks))
+        except BlankLMError as error:
+            raise Refusal(422, "invalid", str(error), "blanks") from None
         drafts = max(getattr(options, count) for count in self.counts)
         texts = [CanvasText(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
         check_texts([entry.text for entry in texts], limits)
         run, jobs, words = partial(self.run, model, options), [], 0
         for place, entry in enumerate(texts):
-            constraints, field, watcher = entry.constraints or body.constraints, f"texts[{place}]", Watcher(client)
+            constraints, field, watcher = (
+                entry.constraints or body.constraints,
+                f"texts[{place}]",
+                Watcher(client, by_blank),
+            )
             with refusing_text(place):
                 blanks = len(Template.parse(entry.text).blanks)
                 words += _count_words(constraints, blanks)
