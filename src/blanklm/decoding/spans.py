@@ -35,7 +35,7 @@ from blanklm.decoding.scores import passes
 from blanklm.errors import ConstraintError
 
 UNTOLD = -1
-ONE_WORD = 0.15  # a single word is written where it is this probable
+ONE_WORD = 0.2  # a single word is written where it is this probable
 QUANTILES = (0.3, 0.5, 0.7)  # else these quantiles of the longer lengths are tried
 IMPROBABLE = 0.2  # to end a span, or not, at less than this is not considered
 HYPOTHESES = 2  # at least: by one, a word that cannot be the last is noticed too late

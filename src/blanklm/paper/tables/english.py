@@ -1,0 +1,50 @@
+"""Measure a bundled English model as it is used, on held-out texts of its corpus.
+
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.english OUT.json --model english --judge smollm2.gguf
+
+Blanks of words as the paper hides them, and blanks of spans as people leave them: every 16th validation text, those of
+at least eight words for spans. The length rule of ``decoding.spans`` was chosen on others of these texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from blanklm.api import BlankLM
+from blanklm.data import read_corpus
+from blanklm.paper.bundled.english import DECODINGS, EVERY, RATIOS
+from blanklm.paper.provenance import Row, write_result
+from blanklm.paper.tasks.causal_judge import CausalJudge
+from blanklm.paper.tasks.infilling import evaluate
+from blanklm.paper.tasks.spans import KINDS, evaluate_spans
+
+SHORTEST = 8  # words
+
+
+def measure(name: str, judge: CausalJudge | None, device: str | None, words: bool = True) -> Row:
+    """Fill both kinds of blanks; a ``judge`` gives the perplexity of filled spans."""
+    model = BlankLM.from_pretrained(name, device)
+    texts = list(read_corpus("english", "valid"))[::EVERY]
+    row: Row = {"model": name, "parameters": model.parameters, "device": str(model.model.device)}
+    started = time.perf_counter()
+    if words:
+        row["words"] = {
+            way: evaluate(model, texts, RATIOS, seed=0, blanks="words", **options) for way, options in DECODINGS.items()
+        }
+    long_enough = [text for text in texts if len(text.split()) >= SHORTEST]
+    row["spans"] = evaluate_spans(model, long_enough, KINDS, seed=0, judge=judge)
+    return row | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--model", default="english", help="a bundled name or a folder")
+    parser.add_argument("--judge", help="a Llama-type language model that gives the perplexity of the fills")
+    parser.add_argument("--device")
+    parser.add_argument("--spans-only", action="store_true", help="leave out blanks of words")
+    options = parser.parse_args()
+    judge = CausalJudge.load(options.judge) if options.judge else None
+    write_result(options.out, measure(options.model, judge, options.device, not options.spans_only))
