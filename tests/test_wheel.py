@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow  # a wheel is built and installed
 BUILT_FROM = ["pyproject.toml", ".gitignore", "README.md", "LICENSE", "NOTICE", "src"]
-MODEL = "blanklm/pretrained/english"
+MODELS = [f"blanklm/pretrained/{name}" for name in ("english", "english-small", "greek", "latin", "sentiment")]
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,14 @@ def test_the_citation_names_the_version():
     assert f"\nversion: {source_version()}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_the_wheel_is_typed_and_has_the_whole_model(wheel: Wheel):
-    model = {f"{MODEL}/{name}" for name in ("config.json", "tokenizer.json", "model.safetensors")}
-    assert wheel.names() >= {"blanklm/py.typed"} | model
+def test_the_wheel_is_typed_and_has_the_whole_models(wheel: Wheel):
+    files = {f"{model}/{name}" for model in MODELS for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    assert wheel.names() >= {"blanklm/py.typed"} | files
+
+
+def test_the_wheel_is_below_the_limit_of_the_package_index(wheel: Wheel):
+    """100 MB; with some room for the models to grow."""
+    assert wheel.path.stat().st_size < 95e6
 
 
 def test_the_wheel_has_every_file_of_the_source_tree_and_nothing_else(wheel: Wheel):
