@@ -20,7 +20,9 @@ settings.register_profile(
 )
 settings.load_profile("blanklm")
 
-torch.set_num_threads(1)  # tests run in several processes, and small tensors gain nothing from more threads
+# Tests run in several processes, and small tensors gain nothing from more threads; nor in processes that tests start.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session")
