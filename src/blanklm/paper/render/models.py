@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 from blanklm.paper.provenance import Row
 from blanklm.paper.render.source import checkout, lines, named, result, table
 
+NAMES = {"english": "english", "english-small": "english-small", "before": "english of 0.2.0"}
 CARDS = ("src/blanklm/pretrained", "tests/fixtures")  # where model folders with a card are
 
 
-def english_read() -> str:
-    """What a reader made of the fills of everyday sentences."""
-    rows = result("models/english-read")["rows"]
-    now, before = Counter(row["verdict"] for row in rows), Counter(row["first_stage"]["verdict"] for row in rows)
-    counts = [[verdict, f"{count}", f"{before[verdict]}"] for verdict, count in now.most_common()]
-    return lines([f"verdict on {len(rows)} fills", "bundled model", "after the first stage"], counts)
+def english_spans(*systems: str) -> str:
+    """Fills of spans as people leave them, for each system in results/english: lengths, fluency, variety."""
+    headings = "words hidden | words written | length exact, % | BLEU | perplexity (of the originals) | echoes, %"
+    template = "{name} | {written:.2f} ({intervals[written][0]:.2f} to {intervals[written][1]:.2f}) | {exact:.0%} | "
+    template += "{bleu:.1f} | {perplexity:.0f} ({original_perplexity:.0f}) | {echoes:.1%}"
+    rows = []
+    for system in systems:
+        for kind, row in result(f"english/{system}")["spans"].items():
+            hidden = f"a sentence ({row['hidden']:.1f})" if kind == "sentence" else kind
+            rows.append(row | {"name": f"{NAMES[system]}, {hidden}"})
+    return table(headings, template, rows)
+
+
+def english_canvases() -> str:
+    """What readers who did not make the models think of the fills of a hundred canvases."""
+    verdicts = ("natural", "awkward", "broken")
+    rows = []
+    for system in ("english", "before"):
+        path = checkout() / "results" / "english" / f"canvases-{system}.jsonl"
+        counts = Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines())
+        rows.append([NAMES[system], *(f"{counts[verdict]}" for verdict in verdicts)])
+    return lines(["verdict on 100 fills", *verdicts], rows)
 
 
 def training_rows(model: str) -> list[Row]:
@@ -38,7 +56,7 @@ def bundled_training(*models: str) -> str:
     template = "{name} | {parameters:,} | {shape} | {model[vocabulary]:,} | {size:.1f} | {steps:,} | "
     template += "{training[tokens_per_batch]:,} | {seconds:.0f} | {hardware} | {valid_bound:.3f}"
     rows = []
-    for row in (row for name in models or ("english", "greek", "latin", "sentiment") for row in training_rows(name)):
+    for row in (row for name in models or ("english", "english-small", "greek", "latin", "sentiment") for row in training_rows(name)):
         encoder = row["model"].get("encoder")
         shape = f"{encoder['layers']} × {encoder['width']}" if encoder else None
         hardware = row["hardware"].replace("cpu", "two CPU cores")
@@ -46,4 +64,4 @@ def bundled_training(*models: str) -> str:
     return table(f"{headings} | hardware | validation loss", template, rows)
 
 
-TABLES = [english_read, bundled_training]
+TABLES = [english_spans, english_canvases, bundled_training]
