@@ -230,6 +230,26 @@ def test_texts_of_models_whose_tokens_are_not_words(opened, other_tokens):
         assert page.locator(".cards h3").all_inner_texts()[0].split()[1:] == best.spans[0].split()
 
 
+@pytest.fixture(scope="module")
+def url_of_two():
+    with served("--model", "english-small", "--model", YELP_WORDS) as process:
+        yield process.url
+
+
+def test_a_model_is_chosen_and_fills_in_its_own_way_unless_an_order_is_given(opened, url_of_two):
+    canvas, english = "They also have ___ which ___.", BlankLM.from_pretrained("english-small", device="cpu")
+    page = opened("#" + urlencode({"text": canvas}), server=url_of_two)
+    expect(result(page)).to_have_text(english.fill(canvas, n=4).text)
+    page.locator("#editor").get_by_text("Options", exact=True).click()
+    expect(page.get_by_label("Which blank next")).to_have_value("")
+    page.get_by_label("Which blank next").select_option("confident")
+    expect(result(page)).to_have_text(english.fill(canvas, n=4, order="confident").text)
+    page.get_by_label("Which blank next").select_option("")
+    assert page.locator("#model option").all_inner_texts() == ["english-small", "yelp-words"]
+    page.locator("#model").select_option("yelp-words")
+    expect(result(page)).to_have_text(filled_with(canvas).text)
+
+
 @pytest.mark.parametrize(
     ("canvas", "chosen"),
     [
