@@ -192,6 +192,14 @@ def test_what_is_wrong_is_named_with_its_field(client, body, code, field):
     assert (error["code"], error["field"]) == (code, field)
 
 
+def test_the_candidates_for_spans_are_those_of_all_lengths(slow_writer):
+    with client_of(slow_writer, Limits(candidates=8)) as client:
+        assert fill(client, "I ___[1] it.", n=4, beam=2).status_code == 200
+        error = error_of(fill(client, "I ___[1] it.", n=3, beam=3), 422)
+        assert (error["code"], error["field"]) == ("too_many_candidates", "n") and "n x beam is 9" in error["message"]
+        assert fill(client, "I ___[1] it.", n=3, beam=3, order="confident").status_code == 200
+
+
 def test_blanks_words_and_canvases_are_limited(model):
     with client_of(model, Limits(blanks=3, canvases=1000, words=5)) as client:
         assert fill(client, "a ___ b ___", constraints={"ban": ["good", "bad"]}).status_code == 200

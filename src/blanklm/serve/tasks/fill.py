@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,16 +134,17 @@ class CanvasTask(Task[BlankLM, CanvasesBody]):
             by_blank = options.order is None and writes_spans(model.model.for_blanks(options.blanks))
         except BlankLMError as error:
             raise Refusal(422, "invalid", str(error), "blanks") from None
-        drafts = max(getattr(options, count) for count in self.counts)
+        counts = [getattr(options, count) for count in self.counts]
+        drafts = math.prod(counts) if by_blank else max(counts)  # spans: a beam for each of n lengths
+        if drafts > limits.candidates:
+            message = f"{' x '.join(self.counts)} is {drafts}, and at most {limits.candidates} candidates are allowed"
+            raise Refusal(422, "too_many_candidates", message, self.counts[0])
         texts = [CanvasText(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
         check_texts([entry.text for entry in texts], limits)
         run, jobs, words = partial(self.run, model, options), [], 0
         for place, entry in enumerate(texts):
-            constraints, field, watcher = (
-                entry.constraints or body.constraints,
-                f"texts[{place}]",
-                Watcher(client, by_blank),
-            )
+            constraints, field = entry.constraints or body.constraints, f"texts[{place}]"
+            watcher = Watcher(client, by_blank)
             with refusing_text(place):
                 blanks = len(Template.parse(entry.text).blanks)
                 words += _count_words(constraints, blanks)
