@@ -3,7 +3,7 @@
     python benchmarks/first_fill.py [--processes 5] [--threads 1] [--out results/benchmarks/first-fill-cpu.json]
 
 Seconds of each of a few processes, and their median: importing, loading, the first fill, a fill after it, and the whole
-of `blanklm fill`, from its start to its end. It is to load in under 2 s and fill in under 0.3 s on two cores.
+of `blanklm fill`, from its start to its end. It is to load in under 2 s and fill in under 0.6 s on two cores.
 """
 
 from __future__ import annotations

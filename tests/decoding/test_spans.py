@@ -14,12 +14,13 @@ from blanklm.core.special import BLANK, SPECIAL_TOKENS
 from blanklm.core.template import Template
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding import spans
+from blanklm.decoding import span_scores
 from blanklm.decoding.budget import NO_REPEAT_WITHIN
 from blanklm.decoding.constraint import Constraint
 from blanklm.decoding.fill import fill
 from blanklm.decoding.options import FillOptions
-from blanklm.decoding.spans import choose_lengths, divide
+from blanklm.decoding.span_scores import ONE_WORD, choose_lengths
+from blanklm.decoding.span_tasks import divide
 from tests.support.canvases import WORDS, check_constraints, sample, text_of
 from tests.support.models import make_span_blm
 
@@ -68,7 +69,7 @@ def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_o
     log_p_length = MODEL.score_spans(ids, lengths, ids.shape[1], torch.full_like(ids, -1)).log_p_length[0]
     among = log_p_length[1:5].log_softmax(0)
     for wanted in range(1, 5):
-        monkeypatch.setattr(spans, "choose_lengths", lambda p, words, wanted=wanted: [words.index(wanted)])
+        monkeypatch.setattr(span_scores, "choose_lengths", lambda p, words, wanted=wanted: [words.index(wanted)])
         open_length, fixed = drafts_of(text)[0], drafts_of(text_of(f"a ___[{wanted}] b"))[0]
         assert open_length.items == fixed.items
         assert open_length.log_prob == pytest.approx(fixed.log_prob + float(among[wanted - 1]), abs=1e-4)
@@ -76,7 +77,7 @@ def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_o
 
 def test_a_probable_single_word_is_chosen_and_otherwise_lengths_about_the_middle():
     words = [1, 2, 3, 4, 5]
-    one = spans.ONE_WORD
+    one = ONE_WORD
     assert choose_lengths(np.array([one, 0.3, 0.1, 0.1, 0.5 - one]), words) == [0]
     assert choose_lengths(np.array([one / 2, 0.1, 0.1, 0.7 - one / 2, 0.1]), words) == [3]
     assert choose_lengths(np.array([one / 2, 0.99 - one / 2, 0.01, 0.0, 0.0]), words) == [1]

@@ -18,7 +18,8 @@ from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
 from blanklm.decoding.sample import sample_actions
-from blanklm.decoding.spans import can_write, sample_spans, write_spans
+from blanklm.decoding.span_tasks import can_write
+from blanklm.decoding.spans import sample_spans, write_spans
 
 
 def fill(policy: Scorer, requests: Sequence[Request], options: FillOptions) -> list[list[Draft]]:

@@ -56,7 +56,11 @@ def bundled_training(*models: str) -> str:
     template = "{name} | {parameters:,} | {shape} | {model[vocabulary]:,} | {size:.1f} | {steps:,} | "
     template += "{training[tokens_per_batch]:,} | {seconds:.0f} | {hardware} | {valid_bound:.3f}"
     rows = []
-    for row in (row for name in models or ("english", "english-small", "greek", "latin", "sentiment") for row in training_rows(name)):
+    for row in (
+        row
+        for name in models or ("english", "english-small", "greek", "latin", "sentiment")
+        for row in training_rows(name)
+    ):
         encoder = row["model"].get("encoder")
         shape = f"{encoder['layers']} × {encoder['width']}" if encoder else None
         hardware = row["hardware"].replace("cpu", "two CPU cores")

@@ -1,0 +1,260 @@
+"""What may follow a draft of spans, with its probability: lengths first, then words from left to right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from blanklm.core.policy import SIDES, SpanScorer, SpanScores
+from blanklm.core.special import BLANK
+from blanklm.core.texts import pad
+from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.budget import NO_REPEAT_WITHIN, OpenBlank
+from blanklm.decoding.draft import Draft
+from blanklm.decoding.greedy import vocabulary_masks
+from blanklm.decoding.options import SampleOptions
+from blanklm.decoding.sample import pick, truncate
+from blanklm.decoding.scores import passes
+from blanklm.decoding.span_tasks import UNTOLD, Task, Writing
+from blanklm.errors import ConstraintError
+
+ONE_WORD = 0.2  # a single word is written where it is this probable
+QUANTILES = (0.3, 0.5, 0.7)  # else these quantiles of the longer lengths are tried
+IMPROBABLE = 0.2  # to end a span, or not, at less than this is not considered
+SPARE = 2  # words by which a span may become longer than the length chosen
+IN_A_ROW = 3  # so many tokens are not written twice in a row
+PARTS = 12  # tokens in a word, at most
+LOOKED_AT = 16  # of the most probable words of a blank; more where rules refuse them
+SPACE_AFTER = (",", ";", ":", "!", "?")
+OPENING = ("$", "£", "€", "(", "[", "“", "‘")  # what a span does not end with
+NEVER, STARTS, CONTINUES, SPACE = range(4)  # kinds of token: SPACE is a space before a word of other tokens
+
+
+@lru_cache(maxsize=16)
+def token_kinds(tokenizer: Tokenizer, device: torch.device) -> Tensor:
+    """[V] the kind of each token."""
+    starts, never = vocabulary_masks(tokenizer, device)
+    for mark in (".", ")", *SPACE_AFTER):  # no space stands before them
+        apart = tokenizer.backend.token_to_id(f"Ġ{mark}") if tokenizer.kind == "bpe" else None
+        if apart is not None:
+            never = never.index_fill(0, torch.tensor([apart], device=device), True)
+    kinds = torch.where(never, NEVER, torch.where(starts, STARTS, CONTINUES))
+    space = tokenizer.space
+    if space is not None:
+        kinds[space] = SPACE
+    return kinds
+
+
+def views(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> Iterator[View]:
+    """Score all writings, a pass of the policy at a time."""
+    first = 0
+    for group in passes([(task.request, writing.draft) for task, writing in members]):
+        yield from _score(policy, members[first : first + len(group)])
+        first += len(group)
+
+
+@torch.inference_mode()
+def _score(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list[View]:
+    ids, lengths = pad([writing.draft.items for _, writing in members])  # [R, L], [R]
+    words = torch.full_like(ids, UNTOLD)  # [R, L]
+    for r, (_, writing) in enumerate(members):
+        words[r, writing.draft.items.index(BLANK)] = 1 if writing.words == 0 < writing.spare else writing.words
+    device = policy.device
+    scores = policy.score_spans(ids.to(device), lengths.to(device), ids.shape[1], words.to(device))
+    blanks = (ids == BLANK).sum(1)  # [R]
+    rows = (blanks.cumsum(0) - blanks).to(device)  # [R] of the leftmost blank of each
+    tokenizer = members[0][0].request.rules.tokenizer
+    log_p = scores.log_p_first[rows]  # [R, V]
+    letters = torch.from_numpy(tokenizer.edges[:, 0] == 1).to(device)  # [V]
+    allowed = torch.tensor([_kinds_allowed(*member, tokenizer) for member in members], device=device)  # [R, 4]
+    log_p.masked_fill_(~allowed[:, token_kinds(tokenizer, device)], -math.inf)
+    for r, (task, writing) in enumerate(members):
+        log_p[r, _repeats(writing.draft, tokenizer)] = -math.inf
+        if _after_mark(writing.draft, tokenizer):
+            log_p[r, letters] = -math.inf
+        writable = task.span(writing.draft).rules[0].writable
+        if writable is not None:
+            log_p[r, ~torch.from_numpy(writable).to(device)] = -math.inf
+    log_p_length = scores.log_p_length[rows].double().cpu().numpy()  # [R, LENGTHS]
+    return [View(*member, int(rows[r]), scores, log_p[r], log_p_length[r]) for r, member in enumerate(members)]
+
+
+def _kinds_allowed(task: Task, writing: Writing, tokenizer: Tokenizer) -> list[bool]:
+    """Which kinds of token may come next."""
+    draft, span = writing.draft, task.span(writing.draft)
+    at = draft.items.index(BLANK)
+    leads = at == 0 or draft.origins[at - 1] != draft.origins[at]
+    starts = bool(writing.words or writing.spare) and not writing.after_space and (not leads or span.starts_word)
+    continues = writing.parts < PARTS and (not leads or not span.starts_word)
+    return [False, starts, continues or not starts, starts]
+
+
+def _after_mark(draft: Draft, tokenizer: Tokenizer) -> bool:
+    """Whether the leftmost blank goes on right after a mark that a space follows: "door," is not "door,and"."""
+    at = draft.items.index(BLANK)
+    return at > 0 and tokenizer.token_text(int(draft.items[at - 1]))[-1:] in SPACE_AFTER
+
+
+def _repeats(draft: Draft, tokenizer: Tokenizer) -> list[int]:
+    """What is not written again into the leftmost blank: long words nearby, the word before, three tokens in a row."""
+    if not tokenizer.words_have_parts:
+        return []  # tokenised corpora repeat themselves, and their models are measured against them
+    at = draft.items.index(BLANK)
+    left = draft.items[:at]
+    near = (*left[-NO_REPEAT_WITHIN:], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
+    repeats = [token for token in near if tokenizer.long_words[token]]
+    if left and tokenizer.starts_word[left[-1]]:
+        repeats.append(left[-1])
+    rows = (left[i : i + IN_A_ROW] for i in range(len(left) - IN_A_ROW + 1))
+    repeats += [row[-1] for row in rows if row[:-1] == left[1 - IN_A_ROW :]]
+    return repeats
+
+
+@dataclass(frozen=True)
+class View:
+    """What may follow a writing, with its probability."""
+
+    task: Task
+    writing: Writing
+    row: int  # of the scores
+    scores: SpanScores
+    log_p: Tensor  # [V] of the next token; -inf for what may not be written
+    log_p_length: np.ndarray  # [LENGTHS]
+
+    def best(self, need: int) -> list[Writing]:
+        """The most probable successors; where the length is open, one for each that is worth a try."""
+        return self.with_chosen_lengths() if self.writing.words == UNTOLD else self.with_words(need)
+
+    def draw(self, options: SampleOptions, stream: np.random.Generator) -> Writing:
+        """A random successor."""
+        if self.writing.words == UNTOLD:
+            words = self._lengths()
+            return self._of_length(words[pick(self._log_p_of(words), options.temperature, stream)])
+        log_p = self.log_p.double().cpu().numpy()
+        while np.isfinite(log_p).any():
+            token = pick(truncate(log_p, options), options.temperature, stream)
+            actions = self._actions(token, self._log_p_more([token])[0])
+            if actions:
+                more = pick(np.array([log_p_side for _, log_p_side in actions]), options.temperature, stream)
+                return self._after(token, actions[more][0], float(log_p[token]) + actions[more][1])
+            log_p[token] = -math.inf
+        raise ConstraintError("no sample was found that meets the constraints: relax them or change the seed")
+
+    # --- Lengths ----------------------------------------------------------------------------------------------------
+
+    def with_chosen_lengths(self) -> list[Writing]:
+        """The writing with each of the lengths that are worth a try."""
+        words = self._lengths()
+        return [self._of_length(words[i]) for i in choose_lengths(np.exp(self._log_p_of(words)), words)]
+
+    def with_lengths(self, need: int) -> list[Writing]:
+        """The writing with its ``need`` most probable lengths."""
+        words = self._lengths()
+        best = np.argsort(-self._log_p_of(words), kind="stable")[:need]
+        return [self._of_length(words[i]) for i in best]
+
+    def _lengths(self) -> list[int]:
+        """The lengths that are open, in words that begin inside."""
+        span = self.task.span(self.writing.draft)
+        return list(range(max(int(span.least), int(span.starts_word)), self.task.longest(self.writing.draft) + 1))
+
+    def _log_p_of(self, words: Sequence[int]) -> np.ndarray:
+        """Log p(n) of the lengths [n] among themselves; the last that the model tells apart stands for all longer."""
+        last = len(self.log_p_length) - 1
+        log_p = self.log_p_length[np.minimum(words, last)]
+        if words[-1] > last:  # spread over them, falling by half from one to the next
+            log_p = log_p - math.log(2) * np.maximum(0, np.asarray(words) - last + 1)
+        return log_p - np.logaddexp.reduce(log_p)
+
+    def _of_length(self, words: int) -> Writing:
+        log_p = float(self._log_p_of(self._lengths())[self._lengths().index(words)])
+        draft = self.writing.draft
+        draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
+        room = self.task.longest(draft) - words
+        return replace(self.writing, draft=draft, words=words, length=words, spare=max(0, min(SPARE, room)))
+
+    # --- Words ------------------------------------------------------------------------------------------------------
+
+    def with_words(self, need: int) -> list[Writing]:
+        """The writings that follow by the ``need`` most probable actions."""
+        vocabulary = len(self.log_p)
+        looked_at = min(vocabulary, max(LOOKED_AT, 2 * need))
+        while True:
+            log_p, tokens = self.log_p.topk(looked_at)  # [k] each
+            top = tokens.tolist()
+            found = [
+                (token, more, log_p_word + log_p_side)
+                for token, log_p_word, log_p_sides in zip(top, log_p.tolist(), self._log_p_more(top), strict=True)
+                if log_p_word > -math.inf
+                for more, log_p_side in self._actions(token, log_p_sides)
+            ]
+            if len(found) >= need or looked_at == vocabulary or float(log_p[-1]) == -math.inf:
+                break
+            looked_at = min(vocabulary, 8 * looked_at)
+        found.sort(key=lambda action: -action[2])
+        return [self._after(*action) for action in found[:need]]
+
+    @torch.inference_mode()
+    def _log_p_more(self, tokens: list[int]) -> list[list[float]]:
+        device = self.log_p.device
+        rows = torch.full((len(tokens),), self.row, device=device)
+        return self.scores.log_p_more(rows, torch.tensor(tokens, device=device)).double().tolist()
+
+    def _actions(self, token: int, log_p_sides: Sequence[float]) -> list[tuple[bool, float]]:
+        """Whether a blank may be left after a token, or may not, with log p of what is open."""
+        tokenizer = self.task.request.rules.tokenizer
+        words, _, parts, is_space = self._counts_after(token)
+        room = self.task.has_room(self.writing.draft)
+        sides = [False] if words == 0 or not room else []
+        if room and (words > 0 or (tokenizer.words_have_parts and parts < PARTS)):
+            sides.append(True)
+        if room and (is_space or tokenizer.token_text(token)[-1:] in OPENING):
+            sides = [True]
+        if len(sides) == 2:  # a search would end early, for the sake of fewer tokens, where the model would not
+            sides = [more for more in sides if log_p_sides[more] > math.log(IMPROBABLE)]
+        return [(more, log_p_sides[more]) for more in sides if self._accepted(token, more)]
+
+    def _accepted(self, token: int, more: bool) -> bool:
+        """Whether the words that this spells are allowed."""
+        draft, rules = self.writing.draft, self.task.request.rules
+        if len(self.task.spans) != len(rules.by_blank):
+            return True  # some blanks touch: no words are checked
+        open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.items.index(BLANK)]], None, _any_sides)
+        return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
+
+    def _counts_after(self, token: int) -> tuple[int, int, int, bool]:
+        """After a token: words still to begin and to spare, tokens of the last word, whether that is a mere space."""
+        tokenizer, writing = self.task.request.rules.tokenizer, self.writing
+        starts = bool(tokenizer.starts_word[token])
+        more, spared = (0, 1) if starts and writing.words == 0 else (int(starts), 0)
+        parts = 1 if starts else writing.parts + 1
+        return writing.words - more, writing.spare - spared, parts, token == tokenizer.space
+
+    def _after(self, token: int, more: bool, log_prob: float) -> Writing:
+        words, spare, parts, after_space = self._counts_after(token)
+        draft = self.writing.draft.write(0, token, False, more, log_prob)
+        return replace(
+            self.writing, draft=draft, words=words, spare=spare, parts=parts, after_space=more and after_space
+        )
+
+
+def _any_sides() -> np.ndarray:
+    return np.ones((2, 4), dtype=bool)
+
+
+def choose_lengths(p: np.ndarray, words: Sequence[int]) -> list[int]:
+    """The places among ``words`` of the lengths worth a try, given their probabilities ``p`` [n].
+
+    A single word if that is probable enough; else lengths about the median of the longer ones.
+    """
+    if len(words) == 1 or (words[0] <= 1 and p[0] >= ONE_WORD):
+        return [0]
+    longer = np.where(np.asarray(words) == words[0], 0.0 if words[0] <= 1 else p, p)
+    places = np.searchsorted(np.cumsum(longer), np.asarray(QUANTILES) * longer.sum())
+    return list(dict.fromkeys(places.tolist()))

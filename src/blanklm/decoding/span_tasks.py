@@ -1,0 +1,144 @@
+"""What is to be written into spans: blanks that touch taken as one, lengths counted in words, a draft on its way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from blanklm.core.special import BLANK
+from blanklm.decoding.budget import LONGEST_SPAN
+from blanklm.decoding.constraint import Rule
+from blanklm.decoding.draft import Draft
+from blanklm.decoding.request import Request
+
+UNTOLD = -1  # words of a blank whose length is not chosen yet
+EVEN = 0.8  # fills of different lengths are compared by log p / tokens^this: by 1, longer ones win, by 0, shorter ones
+LONGEST = LONGEST_SPAN // 2  # words in a blank of no given length
+
+
+@dataclass(frozen=True)
+class Span:
+    """A blank to write, or several that touch; lengths are counted in words that begin inside."""
+
+    rules: tuple[Rule, ...]  # of each of its blanks
+    least: int
+    most: float  # math.inf where there is no maximum
+    starts_word: bool  # whether its first token begins a word; else it continues what stands before it
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> Span:
+        starts = rules[0].lead_starts_word is not False
+        least, most = sum(rule.min for rule in rules), sum(rule.max for rule in rules)
+        return cls(tuple(rules), least - (not starts), most - (not starts), starts)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request, with blanks that touch taken as one."""
+
+    request: Request
+    ids: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, request: Request) -> Task:
+        rules = iter(request.rules.by_blank)
+        ids: list[int] = []
+        spans = []
+        for is_blank, run in groupby(request.ids, lambda i: i == BLANK):
+            if is_blank:
+                spans.append(Span.of([next(rules) for _ in run]))
+                ids.append(BLANK)
+            else:
+                ids += run
+        return cls(request, tuple(ids), tuple(spans))
+
+    def begin(self) -> Writing:
+        return self.writing(Draft.begin(self.ids, ((),) * len(self.spans)))
+
+    def writing(self, draft: Draft) -> Writing:
+        """Go on with the leftmost blank of a draft; a length that its rules fix needs no choice."""
+        if draft.finished:
+            return Writing(draft)
+        span, before = self.span(draft), (draft.steps, draft.log_prob)
+        length = int(span.least) if span.least == span.most else UNTOLD
+        return Writing(draft, length, length=length, before=before)
+
+    def following(self, before: Writing, after: Writing) -> Writing:
+        """What to go on with after a step: the next blank, if the step has filled the one before."""
+        filled = after.draft.items.count(BLANK) < before.draft.items.count(BLANK)
+        return self.writing(after.draft) if filled else after
+
+    def span(self, draft: Draft) -> Span:
+        return self.spans[draft.origins[draft.items.index(BLANK)]]
+
+    def longest(self, draft: Draft) -> int:
+        """How many words the leftmost blank may hold at most."""
+        room = self.request.rules.max_length - len(draft.items) + 1
+        span = self.span(draft)
+        others = sum(max(1, span.least) for span in self.spans[draft.origins[draft.items.index(BLANK)] + 1 :])
+        capped = LONGEST if span.most == math.inf else span.most
+        return int(max(span.least, min(capped, room - others + draft.items.count(BLANK) - 1)))
+
+    def has_room(self, draft: Draft) -> bool:
+        """Whether the leftmost blank may take another token and stay open."""
+        origin = draft.origins[draft.items.index(BLANK)]
+        limited = self.spans[origin].most == math.inf and draft.origins.count(origin) > LONGEST_SPAN
+        return len(draft.items) < self.request.rules.max_length and not limited
+
+    def finish(self, writing: Writing) -> Draft:
+        """The draft of the request that a finished writing stands for."""
+        starts_word = self.request.rules.tokenizer.starts_word
+        _, log_probs = writing.draft.actions()
+        steps = iter(log_probs)
+        draft = self.request.first_draft()
+        for span, ids in zip(self.spans, writing.draft.spans(len(self.spans)), strict=True):
+            for part in divide(ids, starts_word, span.rules):
+                for i, token in enumerate(part, 1):
+                    draft = draft.write(0, token, False, i < len(part), next(steps))
+        return replace(draft, log_prob=writing.draft.log_prob, path_log_prob=writing.draft.log_prob)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A draft whose leftmost blank is being written."""
+
+    draft: Draft
+    words: int = UNTOLD  # that are still to begin in that blank; UNTOLD: its length is not chosen yet
+    spare: int = 0  # by how many words it may become longer than that, if its last word cannot be the last
+    parts: int = 0  # tokens of the word that was begun last
+    after_space: bool = False  # that word is only a space so far
+    length: int = UNTOLD  # the words that were chosen for the blank
+    before: tuple[int, float] = (0, 0.0)  # steps and log-probability of the draft when the blank was begun
+
+    @property
+    def score(self) -> float:
+        """How good the fill of the last blank is, beside others of other lengths."""
+        steps, log_prob = self.before
+        return (self.draft.log_prob - log_prob) / max(1, self.draft.steps - steps) ** EVEN
+
+
+def divide(ids: Sequence[int], starts_word: np.ndarray, rules: Sequence[Rule]) -> list[Sequence[int]]:
+    """Divide what was written over blanks that touch: whole words, as evenly as their lengths allow."""
+    if len(rules) == 1:
+        return [ids]
+    starts = [i for i, token in enumerate(ids) if i == 0 or starts_word[token]]
+    counts = [rule.min for rule in rules]
+    for _ in range(len(starts) - sum(counts)):
+        open_rules = [i for i, rule in enumerate(rules) if counts[i] < rule.max] or [len(rules) - 1]
+        counts[min(open_rules, key=counts.__getitem__)] += 1
+    ends = np.cumsum(counts)
+    cuts = [0, *(starts[end] if end < len(starts) else len(ids) for end in ends[:-1]), len(ids)]
+    return [ids[a:b] for a, b in pairwise(cuts)]
+
+
+def can_write(request: Request) -> bool:
+    """Whether nothing is required: required words may stand anywhere in a span, and are left to ``beam``."""
+    rules = request.rules.by_blank
+    touching = any(a == b == BLANK for a, b in zip(request.ids, request.ids[1:], strict=False))
+    checked = any(rule.checks_words or rule.writable is not None for rule in rules)
+    return not any(rule.required for rule in rules) and not (touching and checked)
