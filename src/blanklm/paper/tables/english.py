@@ -3,7 +3,7 @@
     BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.english OUT.json --model english --judge smollm2.gguf
 
 Blanks of words as the paper hides them, and blanks of spans as people leave them: every 16th validation text, those of
-at least eight words for spans. The length rule of ``decoding.span_scores`` was chosen on others of these texts.
+eight to forty words for spans. The length rule of ``decoding.span_scores`` was chosen on others of these texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blanklm.paper.tasks.causal_judge import CausalJudge
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.paper.tasks.spans import KINDS, evaluate_spans
 
-SHORTEST = 8  # words
+SHORTEST, LONGEST = 8, 40  # words of the texts in which spans are hidden
 
 
 def measure(name: str, judge: CausalJudge | None, device: str | None, words: bool = True) -> Row:
@@ -33,8 +33,8 @@ def measure(name: str, judge: CausalJudge | None, device: str | None, words: boo
         row["words"] = {
             way: evaluate(model, texts, RATIOS, seed=0, blanks="words", **options) for way, options in DECODINGS.items()
         }
-    long_enough = [text for text in texts if len(text.split()) >= SHORTEST]
-    row["spans"] = evaluate_spans(model, long_enough, KINDS, seed=0, judge=judge)
+    fitting = [text for text in texts if SHORTEST <= len(text.split()) <= LONGEST]
+    row["spans"] = evaluate_spans(model, fitting, KINDS, seed=0, judge=judge)
     return row | {"seconds": round(time.perf_counter() - started, 1)}
 
 
