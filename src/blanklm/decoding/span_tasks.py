@@ -91,12 +91,14 @@ class Task:
         return len(draft.items) < self.request.rules.max_length and not limited
 
     def finish(self, writing: Writing) -> Draft:
-        """The draft of the request that a finished writing stands for."""
+        """The draft of the request that a writing stands for; what is open in the writing stays as it was."""
         starts_word = self.request.rules.tokenizer.starts_word
         _, log_probs = writing.draft.actions()
         steps = iter(log_probs)
         draft = self.request.first_draft()
         for span, ids in zip(self.spans, writing.draft.spans(len(self.spans)), strict=True):
+            if BLANK in ids:
+                break
             for part in divide(ids, starts_word, span.rules):
                 for i, token in enumerate(part, 1):
                     draft = draft.write(0, token, False, i < len(part), next(steps))

@@ -11,6 +11,7 @@ The log-probability of a fill is that of its lengths and of its words given them
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -33,13 +34,14 @@ def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOp
     """
     tasks = [Task.of(request) for request in requests]
     begun = [(task, task.begin()) for task in tasks]
-    tracks = [[_Track(task, writing, max(HYPOTHESES, options.beam, options.n))] for task, writing in begun]
+    beam = max(HYPOTHESES, options.beam)
+    tracks = [[_Track(task, writing, beam)] for task, writing in begun]
     if options.n > 1:
         for view, own in zip(views(policy, begun), tracks, strict=True):
             if view.writing.words == UNTOLD:
-                own += [
-                    _Track(view.task, start, max(HYPOTHESES, options.beam)) for start in view.with_lengths(options.n)
-                ]
+                own += [_Track(view.task, start, beam) for start in view.with_lengths(options.n)]
+            elif options.n > beam:
+                own.append(_Track(view.task, view.writing, options.n))
     while waiting := [track for own in tracks for track in own if track.goes_on()]:
         reached = views(policy, [(track.task, writing) for track in waiting for writing in track.active])
         for track in waiting:
@@ -73,7 +75,7 @@ class _Track:
         self.finished = [start] if start.draft.finished else []  # best first
 
     def goes_on(self) -> bool:
-        if self.active and self.task.request.given_up(lambda: self.active[0].draft):
+        if self.active and self.task.request.given_up(lambda: self.task.finish(self.active[0])):
             self.active, self.given_up = [], True
         return bool(self.active)
 
@@ -110,7 +112,7 @@ def sample_spans(
     given_up: set[int] = set()
     while True:
         waiting = [d for d, writing in enumerate(writings) if not writing.draft.finished and d // n not in given_up]
-        given_up |= {d // n for d in waiting if tasks[d].request.given_up(lambda d=d: writings[d].draft)}  # type: ignore[misc]
+        given_up |= {d // n for d in waiting if tasks[d].request.given_up(partial(tasks[d].finish, writings[d]))}
         waiting = [d for d in waiting if d // n not in given_up]
         if not waiting:
             break
