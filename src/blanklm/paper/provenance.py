@@ -64,7 +64,7 @@ def provenance() -> Row:
             "memory_gib": _memory(),
         },
         "versions": {"python": platform.python_version(), **_versions()},
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(Path(word).name if Path(word).is_absolute() else word for word in sys.argv),
     }
 
 

@@ -27,7 +27,7 @@ def measure(name: str, judge: CausalJudge | None, device: str | None, words: boo
     """Fill both kinds of blanks; a ``judge`` gives the perplexity of filled spans."""
     model = BlankLM.from_pretrained(name, device)
     texts = list(read_corpus("english", "valid"))[::EVERY]
-    row: Row = {"model": name, "parameters": model.parameters, "device": str(model.model.device)}
+    row: Row = {"model": Path(name).name, "parameters": model.parameters, "device": str(model.model.device)}
     started = time.perf_counter()
     if words:
         row["words"] = {
