@@ -104,3 +104,11 @@ def test_the_steps_of_every_table_can_be_sent_to_processes(tmp_path):
             pickle.dumps(experiment.write_row)
     for one in steps:
         pickle.dumps(one.work)
+
+
+def test_a_copy_of_the_code_is_told_its_commit_and_commands_name_no_folders(monkeypatch):
+    monkeypatch.setenv("BLANKLM_COMMIT", "abc")
+    monkeypatch.setattr("sys.argv", ["/anywhere/english.py", "/elsewhere/out.json", "--seconds", "3"])
+    told = provenance.provenance()
+    assert (told["commit"], told["clean"]) == ("abc", True)
+    assert told["command"] == "english.py out.json --seconds 3"
