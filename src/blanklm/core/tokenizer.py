@@ -48,9 +48,8 @@ _CONTINUES = "##"  # WordPiece: what a token that continues a word begins with
 _NO_SPACE = re.compile(r" (?=[.,;:!?%)\]}])|(?<=[(\[{$#]) |(?<=\w) (?=['’] \w)|(?<=\w ['’]) (?=\w)")
 
 
-def _name_of(pre_tokenizer: dict[str, Any]) -> str | None:
+def _name_of(pre_tokenizer: dict[str, Any], steps: Sequence[dict[str, Any]]) -> str | None:
     """The step of a pre-tokenizer that decides what a token is: the last, if it turns text into bytes."""
-    steps = pre_tokenizer.get("pretokenizers") or [pre_tokenizer]
     return "ByteLevel" if steps[-1].get("type") == "ByteLevel" else pre_tokenizer.get("type")
 
 
@@ -60,11 +59,14 @@ class Tokenizer:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.backend.encode_special_tokens = True  # "<blank>" typed by a user is text, not a blank
-        pre_tokenizer = _name_of(json.loads(backend.to_str()).get("pre_tokenizer") or {})
-        kinds = [kind for kind, names in _PRE_TOKENIZER_OF.items() if pre_tokenizer in names]
+        pre_tokenizer = json.loads(backend.to_str()).get("pre_tokenizer") or {}
+        steps = pre_tokenizer.get("pretokenizers") or [pre_tokenizer]
+        name = _name_of(pre_tokenizer, steps)
+        kinds = [kind for kind, names in _PRE_TOKENIZER_OF.items() if name in names]
         if not kinds or [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))] != list(SPECIAL_TOKENS):
             raise CheckpointError("this tokenizer was not made by blanklm: train one with Tokenizer.train")
         self.kind = kinds[0]
+        self.digits_apart = any(step.get("individual_digits") for step in steps)  # each digit is a token
 
     @classmethod
     def train(
@@ -177,6 +179,11 @@ class Tokenizer:
         """A token as a person reads it."""
         return self.decode([i])
 
+    @cached_property
+    def token_texts(self) -> list[str]:
+        """``token_text`` of each token."""
+        return [self.token_text(i) for i in range(len(self))]
+
     def unknown_words(self, text: str) -> list[str]:
         """The words (or characters) of a text that the vocabulary does not hold, each once, in order."""
         if self.kind == "bpe":
@@ -234,8 +241,7 @@ class Tokenizer:
         A unit of text begins where a token begins with a space, or with another kind than the token before it ends
         with: "hotel" and "," are two units, though no space stands between them.
         """
-        texts = [self.token_text(i) for i in range(len(self))]
-        edges = np.array([[_kind(text[:1]), _kind(text[-1:])] for text in texts])
+        edges = np.array([[_kind(text[:1]), _kind(text[-1:])] for text in self.token_texts])
         if self.kind == "wordpiece":
             edges[self.starts_word, 0] = 0
         return edges
@@ -245,7 +251,7 @@ class Tokenizer:
         """[V] tokens of natural text (BPE) that begin with a space and have four letters or more, and nothing else."""
         if self.kind != "bpe":
             return np.zeros(len(self), dtype=bool)
-        texts = [self.token_text(i) for i in range(len(self))]
+        texts = self.token_texts
         return np.array([text[:1] == " " and text[1:].isalpha() and len(text) > LONG_WORD for text in texts])
 
     @cached_property
@@ -253,16 +259,15 @@ class Tokenizer:
         """[V] int8: 1 for tokens of marks alone, 2 for those that end a clause, 3 for those that end a sentence."""
         marks = np.zeros(len(self), dtype=np.int8)
         for i in range(len(SPECIAL_TOKENS), len(self)):
-            text = self.token_text(i).strip()
+            text = self.token_texts[i].strip()
             if text and not any(character.isalnum() or character == "�" for character in text):
                 marks[i] = 3 if set(text) & set(".!?…") else 2 if set(text) & set(",;:—–") else 1
         return marks
 
     @cached_property
     def space(self) -> int | None:
-        """The token of a mere space where words may begin with one: where each digit is a token, numbers do."""
-        apart = '"individual_digits":true' in self.backend.to_str()
-        return self.backend.token_to_id("Ġ") if self.kind == "bpe" and apart else None
+        """The token of a mere space where words may begin with one: where digits are apart, numbers do."""
+        return self.backend.token_to_id("Ġ") if self.kind == "bpe" and self.digits_apart else None
 
     @cached_property
     def never_written(self) -> np.ndarray:
@@ -273,7 +278,7 @@ class Tokenizer:
         never = np.zeros(len(self), dtype=bool)
         never[: len(SPECIAL_TOKENS)] = True
         if self.words_have_parts:
-            texts = [self.token_text(i) for i in range(len(self))]
+            texts = self.token_texts
             never |= np.array([not text.strip() or "�" in text or not text.isprintable() for text in texts])
         if self.space is not None:
             never[self.space] = False

@@ -35,6 +35,12 @@ LEFT = np.array([left for left, _ in SIDES])
 RIGHT = np.array([right for _, right in SIDES])
 
 
+def nearby(draft: Draft, position: int) -> tuple[int, ...]:
+    """The symbols of a draft within which no long word stands twice, but for the one at the position itself."""
+    before = draft.items[max(0, position - NO_REPEAT_WITHIN) : position]
+    return before + draft.items[position + 1 : position + 1 + NO_REPEAT_WITHIN]
+
+
 @dataclass
 class OpenBlank:
     """A blank of a draft that may be acted on now, and how."""
@@ -143,11 +149,7 @@ class Rules:
     def repeats(self, draft: Draft, position: int) -> list[int]:
         """The long words near a blank's position, which are not written there again."""
         rule = self.by_blank[draft.origins[position]]
-        near = (
-            *draft.items[max(0, position - NO_REPEAT_WITHIN) : position],
-            *draft.items[position + 1 : position + 1 + NO_REPEAT_WITHIN],
-        )
-        return [token for token in near if self.keeps_from_repeating(rule, token)]
+        return [token for token in nearby(draft, position) if self.keeps_from_repeating(rule, token)]
 
     def keeps_from_repeating(self, rule: Rule, token: int) -> bool:
         asked = rule.counts or rule.checks_words or rule.writable is not None

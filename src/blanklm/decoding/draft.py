@@ -41,6 +41,11 @@ class Draft:
         return [i for i, item in enumerate(self.items) if item == BLANK]
 
     @property
+    def leftmost(self) -> int:
+        """Where the leftmost blank stands."""
+        return self.items.index(BLANK)
+
+    @property
     def finished(self) -> bool:
         return BLANK not in self.items
 

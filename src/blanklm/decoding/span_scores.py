@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from blanklm.core.policy import SIDES, SpanScorer, SpanScores
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.budget import NO_REPEAT_WITHIN, OpenBlank
+from blanklm.decoding.budget import OpenBlank, nearby
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import vocabulary_masks
 from blanklm.decoding.options import SampleOptions
@@ -36,8 +36,28 @@ OPENING = ("$", "£", "€", "(", "[", "“", "‘")  # what a span does not end
 NEVER, STARTS, CONTINUES, SPACE = range(4)  # kinds of token: SPACE is a space before a word of other tokens
 
 
-@lru_cache(maxsize=16)
-def token_kinds(tokenizer: Tokenizer, device: torch.device) -> Tensor:
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the rules ask of tokens, looked up once."""
+
+    kinds: Tensor  # [V] the kind of each token
+    letters: Tensor  # [V] whether a token begins with a letter
+    opening: frozenset[int]  # tokens that a span does not end with
+    space_after: frozenset[int]  # tokens that end with a mark which a space follows
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, tokenizer: Tokenizer, device: torch.device) -> Vocabulary:
+        ends = [text[-1:] for text in tokenizer.token_texts]
+        return cls(
+            kinds=_kinds(tokenizer, device),
+            letters=torch.from_numpy(tokenizer.edges[:, 0] == 1).to(device),
+            opening=frozenset(i for i, end in enumerate(ends) if end in OPENING),
+            space_after=frozenset(i for i, end in enumerate(ends) if end in SPACE_AFTER),
+        )
+
+
+def _kinds(tokenizer: Tokenizer, device: torch.device) -> Tensor:
     """[V] the kind of each token."""
     starts, never = vocabulary_masks(tokenizer, device)
     for mark in (".", ")", *SPACE_AFTER):  # no space stands before them
@@ -64,20 +84,21 @@ def _score(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list[
     ids, lengths = pad([writing.draft.items for _, writing in members])  # [R, L], [R]
     words = torch.full_like(ids, UNTOLD)  # [R, L]
     for r, (_, writing) in enumerate(members):
-        words[r, writing.draft.items.index(BLANK)] = 1 if writing.words == 0 < writing.spare else writing.words
+        words[r, writing.draft.leftmost] = 1 if writing.words == 0 < writing.spare else writing.words
     device = policy.device
     scores = policy.score_spans(ids.to(device), lengths.to(device), ids.shape[1], words.to(device))
     blanks = (ids == BLANK).sum(1)  # [R]
     rows = (blanks.cumsum(0) - blanks).to(device)  # [R] of the leftmost blank of each
     tokenizer = members[0][0].request.rules.tokenizer
     log_p = scores.log_p_first[rows]  # [R, V]
-    letters = torch.from_numpy(tokenizer.edges[:, 0] == 1).to(device)  # [V]
+    vocabulary = Vocabulary.of(tokenizer, device)
     allowed = torch.tensor([_kinds_allowed(*member, tokenizer) for member in members], device=device)  # [R, 4]
-    log_p.masked_fill_(~allowed[:, token_kinds(tokenizer, device)], -math.inf)
+    log_p.masked_fill_(~allowed[:, vocabulary.kinds], -math.inf)
     for r, (task, writing) in enumerate(members):
         log_p[r, _repeats(writing.draft, tokenizer)] = -math.inf
-        if _after_mark(writing.draft, tokenizer):
-            log_p[r, letters] = -math.inf
+        at = writing.draft.leftmost
+        if at > 0 and writing.draft.items[at - 1] in vocabulary.space_after:  # "door," is not "door,and"
+            log_p[r, vocabulary.letters] = -math.inf
         writable = task.span(writing.draft).rules[0].writable
         if writable is not None:
             log_p[r, ~torch.from_numpy(writable).to(device)] = -math.inf
@@ -88,27 +109,20 @@ def _score(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list[
 def _kinds_allowed(task: Task, writing: Writing, tokenizer: Tokenizer) -> list[bool]:
     """Which kinds of token may come next."""
     draft, span = writing.draft, task.span(writing.draft)
-    at = draft.items.index(BLANK)
+    at = draft.leftmost
     leads = at == 0 or draft.origins[at - 1] != draft.origins[at]
     starts = bool(writing.words or writing.spare) and not writing.after_space and (not leads or span.starts_word)
     continues = writing.parts < PARTS and (not leads or not span.starts_word)
     return [False, starts, continues or not starts, starts]
 
 
-def _after_mark(draft: Draft, tokenizer: Tokenizer) -> bool:
-    """Whether the leftmost blank goes on right after a mark that a space follows: "door," is not "door,and"."""
-    at = draft.items.index(BLANK)
-    return at > 0 and tokenizer.token_text(int(draft.items[at - 1]))[-1:] in SPACE_AFTER
-
-
 def _repeats(draft: Draft, tokenizer: Tokenizer) -> list[int]:
     """What is not written again into the leftmost blank: long words nearby, the word before, three tokens in a row."""
     if not tokenizer.words_have_parts:
         return []  # tokenised corpora repeat themselves, and their models are measured against them
-    at = draft.items.index(BLANK)
+    at = draft.leftmost
     left = draft.items[:at]
-    near = (*left[-NO_REPEAT_WITHIN:], *draft.items[at + 1 : at + 1 + NO_REPEAT_WITHIN])
-    repeats = [token for token in near if tokenizer.long_words[token]]
+    repeats = [token for token in nearby(draft, at) if tokenizer.long_words[token]]
     if left and tokenizer.starts_word[left[-1]]:
         repeats.append(left[-1])
     rows = (left[i : i + IN_A_ROW] for i in range(len(left) - IN_A_ROW + 1))
@@ -134,8 +148,7 @@ class View:
     def draw(self, options: SampleOptions, stream: np.random.Generator) -> Writing:
         """A random successor."""
         if self.writing.words == UNTOLD:
-            words = self._lengths()
-            return self._of_length(words[pick(self._log_p_of(words), options.temperature, stream)])
+            return self._of_length(pick(self._log_p_lengths, options.temperature, stream))
         log_p = self.log_p.double().cpu().numpy()
         while np.isfinite(log_p).any():
             token = pick(truncate(log_p, options), options.temperature, stream)
@@ -150,30 +163,30 @@ class View:
 
     def with_chosen_lengths(self) -> list[Writing]:
         """The writing with each of the lengths that are worth a try."""
-        words = self._lengths()
-        return [self._of_length(words[i]) for i in choose_lengths(np.exp(self._log_p_of(words)), words)]
+        return [self._of_length(i) for i in choose_lengths(np.exp(self._log_p_lengths), self._lengths)]
 
     def with_lengths(self, need: int) -> list[Writing]:
         """The writing with its ``need`` most probable lengths."""
-        words = self._lengths()
-        best = np.argsort(-self._log_p_of(words), kind="stable")[:need]
-        return [self._of_length(words[i]) for i in best]
+        return [self._of_length(i) for i in np.argsort(-self._log_p_lengths, kind="stable")[:need]]
 
+    @cached_property
     def _lengths(self) -> list[int]:
         """The lengths that are open, in words that begin inside."""
         span = self.task.span(self.writing.draft)
         return list(range(max(int(span.least), int(span.starts_word)), self.task.longest(self.writing.draft) + 1))
 
-    def _log_p_of(self, words: Sequence[int]) -> np.ndarray:
-        """Log p(n) of the lengths [n] among themselves; the last that the model tells apart stands for all longer."""
-        last = len(self.log_p_length) - 1
+    @cached_property
+    def _log_p_lengths(self) -> np.ndarray:
+        """Log p(n) of these lengths [n] among themselves; the last that the model tells apart stands for all longer."""
+        words, last = self._lengths, len(self.log_p_length) - 1
         log_p = self.log_p_length[np.minimum(words, last)]
         if words[-1] > last:  # spread over them, falling by half from one to the next
             log_p = log_p - math.log(2) * np.maximum(0, np.asarray(words) - last + 1)
         return log_p - np.logaddexp.reduce(log_p)
 
-    def _of_length(self, words: int) -> Writing:
-        log_p = float(self._log_p_of(self._lengths())[self._lengths().index(words)])
+    def _of_length(self, number: int) -> Writing:
+        """The writing with the length of this number among those that are open."""
+        words, log_p = self._lengths[number], float(self._log_p_lengths[number])
         draft = self.writing.draft
         draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
         room = self.task.longest(draft) - words
@@ -214,7 +227,7 @@ class View:
         sides = [False] if words == 0 or not room else []
         if room and (words > 0 or (tokenizer.words_have_parts and parts < PARTS)):
             sides.append(True)
-        if room and (is_space or tokenizer.token_text(token)[-1:] in OPENING):
+        if room and (is_space or token in Vocabulary.of(tokenizer, self.log_p.device).opening):
             sides = [True]
         if len(sides) == 2:  # a search would end early, for the sake of fewer tokens, where the model would not
             sides = [more for more in sides if log_p_sides[more] > math.log(IMPROBABLE)]
@@ -225,7 +238,7 @@ class View:
         draft, rules = self.writing.draft, self.task.request.rules
         if len(self.task.spans) != len(rules.by_blank):
             return True  # some blanks touch: no words are checked
-        open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.items.index(BLANK)]], None, _any_sides)
+        open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.leftmost]], None, _any_sides)
         return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
 
     def _counts_after(self, token: int) -> tuple[int, int, int, bool]:

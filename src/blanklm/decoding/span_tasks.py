@@ -74,19 +74,19 @@ class Task:
         return self.writing(after.draft) if filled else after
 
     def span(self, draft: Draft) -> Span:
-        return self.spans[draft.origins[draft.items.index(BLANK)]]
+        return self.spans[draft.origins[draft.leftmost]]
 
     def longest(self, draft: Draft) -> int:
         """How many words the leftmost blank may hold at most."""
         room = self.request.rules.max_length - len(draft.items) + 1
         span = self.span(draft)
-        others = sum(max(1, span.least) for span in self.spans[draft.origins[draft.items.index(BLANK)] + 1 :])
+        others = sum(max(1, span.least) for span in self.spans[draft.origins[draft.leftmost] + 1 :])
         capped = LONGEST if span.most == math.inf else span.most
         return int(max(span.least, min(capped, room - others + draft.items.count(BLANK) - 1)))
 
     def has_room(self, draft: Draft) -> bool:
         """Whether the leftmost blank may take another token and stay open."""
-        origin = draft.origins[draft.items.index(BLANK)]
+        origin = draft.origins[draft.leftmost]
         limited = self.spans[origin].most == math.inf and draft.origins.count(origin) > LONGEST_SPAN
         return len(draft.items) < self.request.rules.max_length and not limited
 

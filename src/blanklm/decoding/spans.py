@@ -58,11 +58,10 @@ def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
     best, *rest = tracks[0].finished
     rest += [writing for track in tracks[1:] for writing in track.finished]
     rest.sort(key=lambda writing: -writing.draft.log_prob / max(1, writing.draft.steps))
-    distinct = {writing.draft.items: writing for writing in reversed((best, *rest))}
-    ordered = sorted(
-        distinct.values(), key=lambda w: (w.draft.items != best.draft.items, -w.draft.log_prob / max(1, w.draft.steps))
-    )
-    return [tracks[0].task.finish(writing) for writing in ordered[:n]]
+    distinct: dict[tuple[int, ...], Writing] = {}
+    for writing in (best, *rest):
+        distinct.setdefault(writing.draft.items, writing)
+    return [tracks[0].task.finish(writing) for writing in list(distinct.values())[:n]]
 
 
 class _Track:
