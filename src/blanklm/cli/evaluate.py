@@ -41,7 +41,9 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", show_default="1")] = None,
     order: Annotated[
         Order | None,
-        typer.Option(help="Which blank next; by default many at once (parallel), with a beam or with spans confident."),
+        typer.Option(
+            help="Which blank next; by default many at once (parallel), with a beam confident; spans as fill does."
+        ),
     ] = None,
     judge: Annotated[
         str | None,

@@ -1,8 +1,7 @@
 """What decoding and likelihood ask of a model, as protocols: they know nothing else of it.
 
 ``Scorer``: score every action on these canvases (BLM). ``SpanScorer``: the same for spans that are written from left to
-right (SpanBLM). ``OrderedModel``: the probability of given actions along an
-order (BLM, L-BLM, Insertion Transformer).
+right (SpanBLM). ``OrderedModel``: the probability of given actions along an order (BLM, L-BLM, Insertion Transformer).
 """
 
 from __future__ import annotations

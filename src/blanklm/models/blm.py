@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,7 @@ class BLM(Model):
         self.apply(initialise)
 
     @classmethod
-    def on(cls, backbone: Pretrained | CausalPretrained, tokenizer: Tokenizer, **settings: Any) -> BLM:
+    def on(cls, backbone: Pretrained | CausalPretrained, tokenizer: Tokenizer, **settings: Any) -> Self:
         """Build a BLM on pretrained layers, with the backbone's own ``tokenizer()`` or with another one."""
         settings = {"max_length": min(512, backbone.config.longest)} | settings
         model = cls(cls.config_class(len(tokenizer), backbone.config, **settings))

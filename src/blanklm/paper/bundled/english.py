@@ -86,9 +86,7 @@ def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[
     if backbone is not None:
         source = CausalPretrained.load(backbone)
         tokenizer = source.tokenizer(merges=MERGES)
-        model = SpanBLM.on(source, tokenizer, **SETTINGS | HIDING)
-        assert isinstance(model, SpanBLM)
-        return model, tokenizer
+        return SpanBLM.on(source, tokenizer, **SETTINGS | HIDING), tokenizer
     assert start is not None
     loaded = checkpoint.load(locate(start))
     assert isinstance(loaded.model, BLM)
