@@ -13,14 +13,14 @@ import torch
 from blanklm import BlankLM
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
-from blanklm.core.texts import Batch, pad
+from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.scores import score
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.training import checkpoint
-from tests.support.backbones import LINES, TINY, publish, transformers
+from tests.support.backbones import LINES, TINY, losses_of_training, publish, transformers
 
 FAMILIES = ("bert", "roberta", "modernbert", "mpnet")
 
@@ -115,17 +115,7 @@ def test_a_saved_model_loads_without_the_backbone_and_learns(family, published, 
     model = start(source, tokenizer, whole_words=True).train()
     assert all(p.requires_grad for p in model.parameters())
     texts = [ids[:30] for ids in tokenizer.encode_many(LINES)] * 4
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    losses = []
-    for step in range(60):
-        fractions = torch.from_numpy(np.random.default_rng(step).random(len(texts)))
-        loss = model.loss(model.prepare(Batch(*pad(texts), fractions, torch.arange(len(texts)) + 100 * step))).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        if step == 0:
-            assert [name for name, p in model.named_parameters() if p.grad is None] == []
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_of_training(model, texts, 1e-2, 60)
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
     shutil.rmtree(folder)
     checkpoint.save(tmp_path / "model", model.eval(), tokenizer)

@@ -11,7 +11,7 @@ import blanklm
 from blanklm import BlankLM
 from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS
-from blanklm.core.texts import Batch, pad
+from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.scores import score
 from blanklm.errors import BlankLMError
@@ -19,7 +19,7 @@ from blanklm.models.blm import BLM
 from blanklm.models.causal_backbone import CausalPretrained, is_causal
 from blanklm.models.llama import LlamaConfig
 from blanklm.training import checkpoint
-from tests.support.backbones import CAUSAL, LINES, publish, publish_causal, transformers, write_gguf
+from tests.support.backbones import CAUSAL, LINES, losses_of_training, publish, publish_causal, transformers, write_gguf
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +114,7 @@ def test_a_saved_model_loads_without_the_backbone_and_learns(published, tmp_path
     torch.manual_seed(0)
     model = BLM.on(source, tokenizer, sides_hidden=16, whole_words=True).train()
     texts = [ids[:30] for ids in tokenizer.encode_many(LINES)] * 4
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    losses = []
-    for step in range(40):
-        fractions = torch.from_numpy(np.random.default_rng(step).random(len(texts)))
-        loss = model.loss(model.prepare(Batch(*pad(texts), fractions, torch.arange(len(texts)) + 100 * step))).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        assert step or not [name for name, p in model.named_parameters() if p.grad is None]
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_of_training(model, texts, 3e-3, 40)
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
     shutil.rmtree(folder)
     checkpoint.save(tmp_path / "model", model.eval(), tokenizer)

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from blanklm.core.texts import Batch, pad
 
 transformers = pytest.importorskip("transformers")
 LINES = [
@@ -153,3 +156,19 @@ def write_gguf(path: Path, folder: Path, architecture: str = "llama", **fields: 
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def losses_of_training(model, texts, rate, steps):
+    """Train on the texts, one batch a step; every parameter learns from the first step on."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    losses = []
+    for step in range(steps):
+        fractions = torch.from_numpy(np.random.default_rng(step).random(len(texts)))
+        loss = model.loss(model.prepare(Batch(*pad(texts), fractions, torch.arange(len(texts)) + 100 * step))).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            assert [name for name, p in model.named_parameters() if p.grad is None] == []
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
