@@ -65,8 +65,8 @@ class BlankLM:
     ) -> BlankLM:
         """Load a bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
 
-        The defaults: ``device`` is a GPU if there is one; ``dtype`` is bfloat16 there, and for a large model on a CPU
-        that computes with it, else float32.
+        The defaults: ``device`` is a GPU if there is one; ``dtype`` is bfloat16 there, and on a CPU int8 for a large
+        model, float32 for others. In int8 a model cannot be saved.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
@@ -74,7 +74,7 @@ class BlankLM:
         try:
             model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
-            model = model.to(dtype or checkpoint.dtype_for(model))
+            model = checkpoint.convert(model, dtype or checkpoint.dtype_for(model))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
         return cls(model, loaded.tokenizer, loaded.about)

@@ -58,7 +58,7 @@ class LayerFrozenWindow:
         inside = self.read.inside[self.of][:, None, None]  # [R, 1, 1, L]
         mask = None if self.read.inside.all() else inside
         queries, keys, values = (part.transpose(1, 2) for part in (queries, keys, values))
-        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)  # [R, H, n, d/H]
+        attended = _scaled_dot_product(queries, keys, values, mask)  # [R, H, n, d/H]
         return attended.transpose(1, 2)[packing.sequence, column]
 
 
@@ -110,15 +110,18 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
     batch, longest = len(packing), packing.longest
     if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
         q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(0, 1)
-    place = packing.sequence * longest + packing.position  # [T] in the padded, flattened batch
-    padded = q.new_zeros(3, batch * longest, *q.shape[1:])
-    padded[:, place] = torch.stack((q, k, v))
-    q, k, v = padded.view(3, batch, longest, *q.shape[1:]).transpose(2, 3)  # each [B, H, L, d/H]
+        return _scaled_dot_product(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
+    q, k, v = (packing.padded(part).transpose(1, 2) for part in (q, k, v))  # each [B, H, L, d/H]
     column = torch.arange(longest, device=q.device)
     inside = column < packing.lengths[:, None]  # [B, L]
     mask = inside[:, None, None]  # [B, 1, 1, L]: keys beyond the end are not attended to
     if causal:
         mask = mask & (column <= column[:, None])
-    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, L, d/H]
-    return attended.transpose(1, 2).flatten(0, 1)[place]
+    attended = _scaled_dot_product(q, k, v, mask)  # [B, H, L, d/H]
+    return attended.transpose(1, 2)[packing.sequence, packing.position]
+
+
+def _scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """[B, H, n, d/H]; keys and values [B, G, L, d/H] may have fewer heads, each shared by H / G of the queries."""
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=grouped)

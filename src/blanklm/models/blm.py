@@ -29,13 +29,11 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig, Pretrained
 from blanklm.models.causal_backbone import CausalPretrained
-from blanklm.models.encoder import EncoderConfig, drop_words, initialise
+from blanklm.models.encoder import WORDS_AT_ONCE, EncoderConfig, WordVectors, drop_words, initialise
 from blanklm.models.llama import LlamaConfig
 from blanklm.models.model import Model
 from blanklm.models.registry import register
 from blanklm.options import Blanks
-
-WORDS_AT_ONCE = 40_960  # of a larger vocabulary, in training
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class BLM(Model):
         super().__init__()
         self.config = config
         width = config.encoder.width
-        self.embedding = nn.Embedding(config.vocabulary, width)
+        self.embedding = WordVectors(config.vocabulary, width)
         self.encoder = config.encoder.build()
         self.choose = nn.Linear(width, 1, bias=False)  # u
         self.word_bias = nn.Parameter(torch.zeros(config.vocabulary))  # W is the embedding (tied)
@@ -114,7 +112,7 @@ class BLM(Model):
 
     def word_logits(self, z: Tensor) -> Tensor:
         """Eq. 3, predict a word: the logits W z [K, V] for blanks z [K, d]; padding and blanks are not words."""
-        return F.linear(z, self.embedding.weight, self.word_bias + self.not_words).float()
+        return self.embedding.logits(z, self.word_bias + self.not_words).float()
 
     def sides_logits(self, from_blank: Tensor, words: Tensor) -> Tensor:
         """Eq. 4, new blanks: MLP(z, v_w) [M, 4], with W_z z [M, h] given; classes in the order of policy.SIDES."""

@@ -46,6 +46,7 @@ class EncoderConfig:
 
 
 TABULATED = 2048  # positions whose rotary angles are kept
+WORDS_AT_ONCE = 40_960  # a larger vocabulary is read in parts in training
 
 SIZES = {  # layers, heads, width, feed-forward width
     "tiny": (2, 2, 64, 256),
@@ -107,6 +108,14 @@ class EncoderLayer(nn.Module):
         return z + self.dropout(self.feedforward_out(inner))
 
 
+class WordVectors(nn.Embedding):
+    """The vectors of words, which also predict words (tied)."""
+
+    def logits(self, z: Tensor, bias: Tensor) -> Tensor:
+        """W z + b [K, V] for z [K, d]."""
+        return F.linear(z, self.weight, bias)
+
+
 class Dropout(nn.Dropout):
     """Dropout with cheap random numbers: under ``torch.compile`` a hash of the index, because Inductor's RNG makes the
     kernel compute-bound; on a CPU, one 64-bit draw per four elements."""
@@ -138,7 +147,7 @@ def drop_by_hash(x: Tensor, share: float, seed: Tensor) -> Tensor:
     return torch.where(mixed >= int(share * 2**32) - 2**31, x / (1 - share), 0.0)
 
 
-def drop_words(embedding: nn.Embedding, symbols: Tensor, share: float, kept: Tensor | None = None) -> Tensor:
+def drop_words(embedding: nn.Module, symbols: Tensor, share: float, kept: Tensor | None = None) -> Tensor:
     """The vectors [T, d] of ``symbols`` [T]; in training a ``share`` of the words has none.
 
     Blanks, <eos> and what is ``kept`` [T] have theirs: a sequence of nothing but zeros stays zero in every layer, and
@@ -183,7 +192,7 @@ class Rotary(nn.Module):
 
 def frequencies(width: int, base: float = 10_000.0) -> Tensor:
     """[d/2] radians per position, by which the pairs of a vector of this width turn."""
-    exponents = torch.arange(0, width, 2)
+    exponents = torch.tensor(range(0, width, 2))  # ``arange`` on the meta device would import torch's compiler
     return exponents if exponents.is_meta else base ** (-exponents / width)  # see ``Rotary.angles``
 
 

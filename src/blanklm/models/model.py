@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from blanklm.core.texts import Batch
 from blanklm.models.encoder import EncoderLayer
+from blanklm.models.int8 import Int8Matrix
 from blanklm.models.llama import LlamaLayer
 
 Product = Literal["fill", "restore", "transfer", "evaluate"]
@@ -44,7 +45,8 @@ class Model(nn.Module):
 
     @property
     def parameter_count(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())
+        in_8_bits = sum(module.parameter_count for module in self.modules() if isinstance(module, Int8Matrix))
+        return sum(parameter.numel() for parameter in self.parameters()) + in_8_bits
 
     def compile_parts(self) -> None:
         """Compile what a step spends its time in: the layers, which share one graph, and the read-out."""

@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
 from blanklm.files import replacing
-from blanklm.models import registry
+from blanklm.models import int8, registry
 from blanklm.models.model import Model
 from blanklm.training import quantise
 
@@ -63,6 +63,8 @@ def save(
     for width in (bits, word_bits):
         if width is not None and width not in quantise.PLANES:
             raise CheckpointError(f"weights have {min(quantise.PLANES)} to {max(quantise.PLANES)} bits, not {width}")
+    if int8.computes_in_8_bits(model):
+        raise CheckpointError("this model computes in int8: load it with dtype=torch.float32 to save it")
     config = {
         "format": FORMAT,
         "kind": registry.kind_of(model),
@@ -150,14 +152,18 @@ def device_for(device: str | None) -> str:
 
 
 def dtype_for(model: Model) -> torch.dtype:
-    """Choose the precision in which a loaded model fills on its device.
-
-    Of a large model, a pass takes the time of reading its weights: half as many bytes, half the time.
-    """
+    """Choose the precision in which a loaded model fills on its device: a large one in int8 on every CPU."""
     if model.device.type == "cuda":
         return torch.bfloat16
-    large, native = model.parameter_count >= LARGE, getattr(torch.cpu, "_is_avx512_bf16_supported", bool)
-    return torch.bfloat16 if large and native() else torch.float32
+    return torch.int8 if model.parameter_count >= LARGE and int8.fits(model) else torch.float32
+
+
+def convert(model: Model, dtype: torch.dtype) -> Model:
+    """Let a loaded model compute in a precision; in int8 it can neither be trained nor saved."""
+    if dtype == torch.int8:
+        int8.to_int8(model)
+        return model
+    return model.to(dtype)
 
 
 class _Undrawn(TorchFunctionMode):
