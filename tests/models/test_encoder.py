@@ -38,6 +38,19 @@ def test_a_bound_on_the_longest_sequence_may_be_loose():
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("groups", [2, 6])
+def test_sequences_read_one_by_one_equal_padded_ones(groups, causal, monkeypatch):
+    torch.manual_seed(0)
+    packing = Packing.of(torch.tensor([40, 1, 3]), 40)
+    q, k, v = (torch.randn(44, heads, 8) for heads in (6, groups, groups))
+    found = []
+    for cost in (0, 10**9):
+        monkeypatch.setattr("blanklm.models.attention.A_CALL", cost)
+        found.append(attend(q, k, v, packing, causal))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("longest", [1, 7, 64])
 def test_rows_of_short_sequences_equal_sequences_end_to_end(causal, longest):
     torch.manual_seed(0)

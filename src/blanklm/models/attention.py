@@ -15,6 +15,8 @@ from blanklm.core.packing import ROWS, Packing
 if TYPE_CHECKING:
     from blanklm.models.encoder import Encoder
 
+A_CALL = 500_000  # products of two numbers that take about the time of calling attention once
+
 
 class LayerCache(Protocol):
     """What a layer's attention asks of a cache."""
@@ -111,6 +113,12 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
     if len(q) == batch * longest:  # nothing to pad: all are of one length, as the drafts of one text are
         q, k, v = (part.view(batch, longest, *part.shape[1:]).transpose(1, 2) for part in (q, k, v))  # [B, H, L, d/H]
         return _scaled_dot_product(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
+    waste = batch * longest**2 - int(packing.lengths.square().sum())  # pairs of symbols of which one is padding
+    if waste * q[0].numel() > batch * A_CALL:
+        parts = (part.split(packing.lengths.tolist()) for part in (q, k, v))
+        apart = ((part[None].transpose(1, 2) for part in one) for one in zip(*parts, strict=True))  # [1, H, l, d/H]
+        attended = [_scaled_dot_product(*one, causal=causal) for one in apart]
+        return torch.cat([one.transpose(1, 2).squeeze(0) for one in attended])
     q, k, v = (packing.padded(part).transpose(1, 2) for part in (q, k, v))  # each [B, H, L, d/H]
     column = torch.arange(longest, device=q.device)
     inside = column < packing.lengths[:, None]  # [B, L]
