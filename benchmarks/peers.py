@@ -3,13 +3,15 @@
     BLANKLM_DATA=<corpora> python benchmarks/peers.py MODEL [--texts 24] [--batches 1,16] [--threads N]
 
 MODEL is a trained word-level BLM of Yahoo documents (`blanklm reproduce infilling` makes one). It fills documents with
-30 % of the words hidden: one word a pass, and all blanks at once. Beside it, for the same documents:
+30 % of the words hidden: one word a pass, and all blanks at once. With `english`, the bundled model, they are held-out
+texts of its corpus, and words are its tokens. Beside it, for the same documents:
   GPT-2   (Hugging Face) with its KV cache writes as many tokens as the BLM wrote, from a prompt of one token, which
-          costs it nothing; a real one would have to read the document first;
+          costs it nothing; a real one would have to read the document first. It has the shape and the vocabulary of
+          the BLM; beside `english` it is the usual one of 124 M parameters, in float32 as it comes;
   RoBERTa (Hugging Face) fills one mask a pass, the hidden words being told to it as so many masks;
   ILM     (xlm-core's insertion model, where xlm-core and xlm-models are installed) inserts one token a pass.
 Their weights are random: their speed does not depend on them. The systems take turns, document by document, so that a
-neighbour's load falls on all. Writes results/benchmarks/peers-cpu.json.
+neighbour's load falls on all. Writes results/benchmarks/peers-cpu.json, for `english` peers-english-cpu.json.
 """
 
 from __future__ import annotations
@@ -34,27 +36,22 @@ from blanklm.paper.provenance import hardware, write_result
 from blanklm.paper.tasks.masking import mask_corpus
 
 RATIO, SEED = 0.3, 0
+SHORTEST, LONGEST = 60, 120  # words of the texts for `english`: about as many as a document of Yahoo Answers has
 Fill = Callable[[Sequence[MaskedText], int], int]  # documents, tokens to write; the tokens written
 
 
 def blm(model: BlankLM, **options) -> Fill:
     def fill(masked: Sequence[MaskedText], tokens: int) -> int:
-        fills = model.fill([str(m.template) for m in masked], **options)
-        return sum(len(span.split()) for f in fills for span in f.spans)
+        fills = model.fill([str(m.template) for m in masked], blanks="words", **options)
+        return sum(len(model.tokenizer.encode(span)) for f in fills for span in f.spans)
 
     return fill
 
 
-def gpt2(vocabulary: int, encoder) -> Fill:
+def gpt2(shape: dict[str, int]) -> Fill:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    shape = {
-        "n_layer": encoder.layers,
-        "n_head": encoder.heads,
-        "n_embd": encoder.width,
-        "n_inner": encoder.feedforward,
-    }
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **shape)).eval()
+    model = GPT2LMHeadModel(GPT2Config(**shape)).eval()
     model.generation_config.pad_token_id = 0
 
     def write(masked: Sequence[MaskedText], tokens: int) -> int:
@@ -138,24 +135,30 @@ def insertion(vocabulary: int, encoder, model: BlankLM) -> Fill:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", help="`english` or the folder of a word-level model")
     parser.add_argument("--texts", type=int, default=24)
     parser.add_argument("--batches", default="1,16")
     parser.add_argument("--threads", type=int, help="of the CPU; fewer than its cores where others use it too")
-    parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "benchmarks" / "peers-cpu.json")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads or torch.get_num_threads())
     model = BlankLM.from_pretrained(options.model, device="cpu")
     vocabulary, encoder = len(model.tokenizer), model.model.config.encoder
-    documents = [text for text in read_corpus("yahoo", "test") if text.split()]
-    masked = mask_corpus(Random(SEED).sample(documents, options.texts), RATIO, SEED)
+    own_shape = model.tokenizer.kind == "word"
+    shape = {"vocab_size": vocabulary, "n_layer": encoder.layers, "n_head": encoder.heads, "n_embd": encoder.width}
     systems = {
-        "BLM, one word a pass": blm(model),
+        "BLM, one word a pass": blm(model, order="confident"),
         "BLM, all blanks at once": blm(model, order="parallel"),
-        "GPT-2, KV cache": gpt2(vocabulary, encoder),
-        "RoBERTa, one mask a pass": roberta(vocabulary, encoder, model),
+        "GPT-2, KV cache": gpt2(shape | {"n_inner": encoder.feedforward} if own_shape else {}),
     }
-    if importlib.util.find_spec("ilm"):
+    if own_shape:
+        documents, name = [text for text in read_corpus("yahoo", "test") if text.split()], "peers-cpu.json"
+        systems["RoBERTa, one mask a pass"] = roberta(vocabulary, encoder, model)
+    else:
+        texts, name = read_corpus("english", "valid"), "peers-english-cpu.json"
+        documents = [text for text in texts if SHORTEST <= len(text.split()) <= LONGEST]
+    masked = mask_corpus(Random(SEED).sample(documents, options.texts), RATIO, SEED)
+    if own_shape and importlib.util.find_spec("ilm"):
         systems["ILM of xlm-core, one token a pass"] = insertion(vocabulary, encoder, model)
     rows = {}
     for batch in map(int, options.batches.split(",")):
@@ -184,7 +187,7 @@ def main() -> None:
         "load": os.getloadavg()[0], "hidden": RATIO,
         "texts": options.texts, "mean_words": sum(len(m.text.split()) for m in masked) / len(masked), "batches": rows,
     }  # fmt: skip
-    write_result(options.out, record)
+    write_result(options.out or core.ROOT / "results" / "benchmarks" / name, record)
 
 
 if __name__ == "__main__":

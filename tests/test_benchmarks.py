@@ -88,6 +88,16 @@ def test_the_serving_benchmark_loses_and_crosses_no_answer(tmp_path):
     assert report["memory"]["megabytes_at_the_end"] < 1.2 * report["memory"]["megabytes_after_a_tenth"]
 
 
+def test_the_benchmark_of_passes_times_each_precision(tmp_path):
+    out = tmp_path / "passes.json"
+    options = ["--model", "english-small", "--times", "1", "--threads", "1", "--out", str(out)]
+    subprocess.run([sys.executable, "benchmarks/passes.py", *options], cwd=ROOT, check=True, timeout=120)
+    report = json.loads(out.read_text())
+    assert len(report["seconds"]) == 6
+    for row in report["seconds"].values():
+        assert set(row) == {"int8", "bfloat16", "float32"} and all(seconds > 0 for seconds in row.values())
+
+
 def test_the_first_fill_benchmark_times_a_fresh_process(tmp_path):
     out = tmp_path / "first-fill.json"
     command = [sys.executable, "benchmarks/first_fill.py", "--processes", "1", "--threads", "1", "--out", str(out)]
