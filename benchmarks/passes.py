@@ -44,7 +44,7 @@ def main() -> None:
     record = {
         "model": options.model, "parameters": models["int8"].parameter_count, "hardware": hardware("cpu"),
         "threads": options.threads, "load": os.getloadavg()[0], "times": options.times,
-        "seconds": seconds,
+        "milliseconds": {shape: {name: 1000 * s for name, s in row.items()} for shape, row in seconds.items()},
         "of_float32": {shape: row["float32"] / row["int8"] for shape, row in seconds.items()},
     }  # fmt: skip
     if options.out:

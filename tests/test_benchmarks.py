@@ -93,9 +93,9 @@ def test_the_benchmark_of_passes_times_each_precision(tmp_path):
     options = ["--model", "english-small", "--times", "1", "--threads", "1", "--out", str(out)]
     subprocess.run([sys.executable, "benchmarks/passes.py", *options], cwd=ROOT, check=True, timeout=120)
     report = json.loads(out.read_text())
-    assert len(report["seconds"]) == 6
-    for row in report["seconds"].values():
-        assert set(row) == {"int8", "bfloat16", "float32"} and all(seconds > 0 for seconds in row.values())
+    assert len(report["milliseconds"]) == 6
+    for row in report["milliseconds"].values():
+        assert set(row) == {"int8", "bfloat16", "float32"} and all(time > 0 for time in row.values())
 
 
 def test_the_first_fill_benchmark_times_a_fresh_process(tmp_path):
