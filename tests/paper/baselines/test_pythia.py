@@ -10,6 +10,7 @@ from blanklm.core.special import BLANK, PAD
 from blanklm.core.template import Blank
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.models.mixed_lblm import hashed_words
 from blanklm.paper.baselines.pythia import SEGMENT, Pythia, PythiaConfig
 from blanklm.paper.baselines.systems import SlotBySlot
 
@@ -23,9 +24,33 @@ def model(request):
     model = Pythia(PythiaConfig(len(TOKENIZER), embedding=8, width=12, words=request.param, training_context=100))
     model.set_vocabulary(TOKENIZER)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)
+        for parameter in model.parameters():  # far from uniform, so that every part of the model matters
+            parameter.normal_(std=0.8 if parameter.dim() > 1 else 0.2)
     return model.eval()
+
+
+@torch.inference_mode()
+def log_p_by_hand(model, ids, start, answer):
+    """log p of an answer to the slot of one text, from the formulas, character by character."""
+    vectors = model.embedding(torch.tensor(ids))  # [T, e]
+    if model.config.words:
+        tokens = torch.tensor([ids])
+        ends = torch.tensor([[token == SPACE for token in ids]])
+        word = hashed_words(tokens, ends, torch.tensor([[token in (BLANK, LOST) for token in ids]]), 32)
+        vectors = torch.cat((vectors, model.word_embedding(word[0])), 1)  # [T, 2 e]
+    read = model.encoder(vectors)[0]  # [T, 2 d]
+    first = model.first_state(torch.cat((read[start], read[start + len(answer) - 1])))
+    hidden, cell = first.view(2, model.config.layers, -1)
+    state, before, total = (hidden.tanh(), cell.contiguous()), BLANK, 0.0
+    for step, token in enumerate(answer):
+        to_come = model.to_come(torch.tensor(len(answer) - step))
+        written, state = model.decoder(torch.cat((model.embedding(torch.tensor(before)), to_come))[None], state)
+        weights = (model.key(read) @ written[0] / model.config.width**0.5).softmax(0)  # [T]
+        combined = model.combine(torch.cat((written[0], weights @ read))).tanh()
+        logits = model.out(combined)[[A, B, SPACE]]
+        total += float(logits.log_softmax(0)[(A, B, SPACE).index(token)])
+        before = token
+    return total
 
 
 def test_slots_are_whole_apart_and_as_long_as_they_should_be(model):
@@ -53,20 +78,24 @@ def test_slots_are_whole_apart_and_as_long_as_they_should_be(model):
     assert (drawn.room[3::4] == 0).all()
 
 
-def test_the_loss_is_the_probability_of_the_answers(model):
+def test_the_loss_and_the_search_give_the_probability_that_the_formulas_give(model):
+    """In batches with shorter and longer texts, and slots of other lengths."""
     text = TOKENIZER.encode("ab ba abab bb a ab")
-    batch = Batch(*pad([text, text[:9]] * 10), torch.zeros(20).double(), torch.arange(20))
-    drawn = model.prepare(batch)
+    drawn = model.prepare(Batch(*pad([text, text[:9]] * 10), torch.zeros(20).double(), torch.arange(20)))
     with torch.no_grad():
         loss = model.loss(drawn)
     short = [row for row in range(20) if 1 <= drawn.room[row, 0] <= 4]
     assert len(short) > 3
-    for row in short:
-        start, room = int(drawn.start[row, 0]), int(drawn.room[row, 0])
-        ids = drawn.tokens[row, : int(drawn.lengths[row])].tolist()
-        (found,) = model.restore_slots([ids], [start], [room], beam=3**4)
-        log_p = {tuple(answer): log_p for answer, log_p in found}[tuple(drawn.answer[row, 0, :room].tolist())]
-        assert math.isclose(loss[row], -log_p, abs_tol=1e-3)
+    texts = [drawn.tokens[row, : int(drawn.lengths[row])].tolist() for row in short]
+    starts, rooms = ([int(part[row, 0]) for row in short] for part in (drawn.start, drawn.room))
+    assert len(set(rooms)) > 1 and len({len(ids) for ids in texts}) == 2
+    answers = [drawn.answer[row, 0, :room].tolist() for row, room in zip(short, rooms, strict=True)]
+    found = model.restore_slots(texts, starts, rooms, beam=3**4)
+    by_hand = [log_p_by_hand(model, *of) for of in zip(texts, starts, answers, strict=True)]
+    assert max(by_hand) - min(by_hand) > 1
+    for row, answer, expected, ranked in zip(short, answers, by_hand, found, strict=True):
+        assert math.isclose(-loss[row], expected, abs_tol=1e-4)
+        assert math.isclose(dict((tuple(ids), log_p) for ids, log_p in ranked)[tuple(answer)], expected, abs_tol=1e-4)
 
 
 def test_a_wide_beam_holds_every_answer_and_they_sum_to_one(model):
