@@ -59,7 +59,14 @@ MUTANTS = [
         "paper/bundled/latin.py",
         'read_corpus("edh_latin", "train")',
         'read_corpus("edh_latin", "test")',
-        "tests/paper/bundled/test_bundled.py",
+        "tests/paper/tables/test_restoration.py",
+    ),
+    Mutant(
+        "inscriptions of the training file asked about",
+        "paper/tables/restoration.py",
+        "for text in texts if text not in known]",
+        "for text in texts]",
+        "tests/paper/tables/test_restoration.py",
     ),
     Mutant(
         "test texts that stand in training scored",

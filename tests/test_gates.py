@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.mutants import MUTANTS, survives
 from tests.support.large_files import LIMIT, large_files
 from tests.support.paths import ROOT
 
@@ -40,3 +41,15 @@ def test_a_large_file_is_found_unless_it_is_a_model_or_a_fixture(tmp_path):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     assert large_files(tmp_path) == ["data.bin: 1,000,001 bytes, over 1,000,000"]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_can_be_made_of_the_code_as_it_is(mutant):
+    assert (ROOT / "src" / "blanklm" / mutant.file).read_text(encoding="utf-8").count(mutant.right) == 1
+    assert (ROOT / mutant.tests).is_file() and mutant.right != mutant.wrong
+
+
+@pytest.mark.slow
+def test_a_mutant_that_is_run_is_killed():
+    (mutant,) = (mutant for mutant in MUTANTS if "calibration" in mutant.name)
+    assert not survives(mutant)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from blanklm import pretrained
+from blanklm.core.canvas import Fill
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
@@ -35,7 +36,8 @@ def experiments(tmp_path, monkeypatch):
     for name in [*files, "yahoo/valid.txt", "yahoo/test.txt"]:
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(DOCUMENTS * 10), encoding="utf-8")
+        documents = [f"well , {document}" for document in DOCUMENTS] if "test" in name else DOCUMENTS
+        path.write_text("\n".join(documents * 10), encoding="utf-8")
     monkeypatch.setenv("BLANKLM_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(infilling_systems, "HELD_OUT", 8)
     monkeypatch.setattr(infilling, "VALIDATION_TEXTS", 2)
@@ -73,6 +75,28 @@ def test_every_system_fills_the_same_canvases_and_gets_its_row(experiments, corp
                 valid = not name.startswith("seq2seq") and name != "insertion-free"
                 assert ratio["failure_rate"] == 0 or not valid
     assert set(rows["blm"]["validation_bleu"]) == {"beam 1", "beam 5", "beam 10"}
+
+
+def test_documents_held_out_are_not_trained_on(experiments):
+    for name, corpus in infilling.CORPORA.items():
+        held_out, everything = corpus.held_out(), list(infilling_systems.read_corpus("yahoo", "valid"))
+        assert held_out and not set(held_out) & set(corpus.test())
+        if name == "yahoo":  # one file for both
+            assert sorted(held_out + corpus.train()) == sorted(everything)
+
+
+def test_how_to_fill_is_chosen_without_the_test_canvases(experiments, monkeypatch):
+    (experiment,) = experiments("yahoo", ["blm"])
+    asked = []
+
+    def fills_of(system, masked, **choice):
+        asked.extend(m.text for m in masked)
+        return [Fill(m.text, m.spans, 0.0) for m in masked]
+
+    monkeypatch.setattr(infilling, "load_system", lambda folder: None)
+    monkeypatch.setattr(infilling, "fills_of", fills_of)
+    experiment.choose()
+    assert len(asked) > 2 and set(asked) <= set(experiment.data.held_out())
 
 
 def test_what_is_done_is_not_done_again(experiments, tmp_path, monkeypatch):

@@ -73,6 +73,25 @@ def test_latin_words_without_their_first_letter_are_repaired():
     assert latin.repaired("vixit nnos xx annis nnorum connos nnum") == "vixit annos xx annis annorum connos nnum"
 
 
+@pytest.mark.parametrize("recipe", [latin, greek])
+def test_the_recipes_read_no_test_file(recipe, monkeypatch):
+    asked = []
+
+    def read(name, split):
+        asked.append(split)
+        return ["dis manibus sacrum"] * 3
+
+    monkeypatch.setattr(recipe, "read_corpus", read)
+    made = recipe.corpus()
+    assert len(made.texts) >= 3 and sorted(asked) in (["train", "valid"], ["perseus", "train", "valid"])
+
+
+def test_inscriptions_that_stand_in_the_training_file_are_not_asked_about(monkeypatch):
+    texts = {"train": ["dis manibus sacrum", "vixit annis"], "test": ["vixit annis", "hic situs est", "dis manibus"]}
+    monkeypatch.setattr(restoration, "read_corpus", lambda name, split: texts[split])
+    assert sorted(m.text for m in restoration.slots("edh_latin", None, 10)) == ["dis manibus", "hic situs est"]
+
+
 def test_texts_are_cut_without_loss():
     text = "αγαθηι τυχηι εδοξεν τηι βουληι και τωι δημωι " * 9
     pieces = pieces_of([text, "---"], 100)

@@ -83,6 +83,24 @@ def test_from_corpora_to_table_and_model(corpora, tiny, tmp_path, monkeypatch):
     assert sentiment.run(out, ["yelp"], say=quiet)[0]["ours"] == result["ours"]
 
 
+@pytest.mark.parametrize("asks", ["the table", "the choice of settings"])
+def test_the_classifier_that_ranks_is_not_the_judge(asks, tmp_path, corpora, monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def load(folder):
+        raise Asked(folder.parent.name)
+
+    monkeypatch.setattr(sentiment_choice.StyleClassifier, "from_pretrained", load)
+    monkeypatch.setattr(sentiment_choice, "records_of", lambda *of: [])
+    ask = {
+        "the table": lambda: sentiment.score_corpus(tmp_path, "yelp"),
+        "the choice of settings": lambda: sentiment_choice.ValidationScores.of(tmp_path, "yelp", ["two"]),
+    }[asks]
+    with pytest.raises(Asked, match="^judge$"):
+        ask()
+
+
 def test_the_small_writer_starts_from_the_model_that_is_given():
     words = Tokenizer.train("word", ["the food was great !", "qwertyuiop"], lowercase=True, marks_apart=True)
     experiment = sentiment_models.Experiment(out=None, corpus="yelp", system="blm-small", start=str(YELP_WORDS))
