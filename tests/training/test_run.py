@@ -23,6 +23,7 @@ from blanklm.paper.streams import TextsInContext
 from blanklm.training import checkpoint
 from blanklm.training.config import TrainingConfig
 from blanklm.training.epochs import validation_epoch
+from blanklm.training.optimizer import Average
 from blanklm.training.quantise import grouped_matrices, rounded
 from blanklm.training.run import Run, train
 from blanklm.training.streamed import StreamedTexts
@@ -330,6 +331,18 @@ def test_a_gradient_that_is_not_a_number_stops_the_run(tmp_path):
     with pytest.raises(TrainingError, match="not a number by step 6"):
         run.go(lambda *_: None)
     assert [state.name for state in tmp_path.glob("state-*")] == ["state-00000004"]
+
+
+def test_the_average_soon_forgets_the_weights_that_a_run_began_with():
+    model = new_model(corpus()[0])
+    average = Average(model, 0.999)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1.0)
+    for _ in range(30):
+        average.update(list(model.parameters()))
+    for weights in average.weights:
+        torch.testing.assert_close(weights, torch.ones_like(weights))
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):

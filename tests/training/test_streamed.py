@@ -79,6 +79,14 @@ def test_from_any_place_the_same_batches_come_again(corpus, rank, monkeypatch):
         assert [record(batch) for batch in again] == [record(batch) for batch in whole[step + 1 : step + 21]]
 
 
+def test_processes_with_the_same_texts_draw_other_canvases_of_them(tmp_path):
+    files = [tmp_path / f"{shard}.txt" for shard in range(2)]
+    for path in files:
+        path.write_text("".join(f"{i} 4\n" for i in range(10, 40)))
+    one, other = (next(first_epoch(StreamedTexts(files, numbers), rank, 2)).draw for rank in range(2))
+    assert not np.array_equal(one.seeds, other.seeds) and not np.array_equal(one.fractions, other.fractions)
+
+
 def test_what_was_used_is_not_tokenised_again(corpus):
     encoded = Counter()
 

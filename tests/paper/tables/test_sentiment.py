@@ -97,7 +97,7 @@ def test_the_classifier_that_ranks_is_not_the_judge(asks, tmp_path, corpora, mon
         "the table": lambda: sentiment.score_corpus(tmp_path, "yelp"),
         "the choice of settings": lambda: sentiment_choice.ValidationScores.of(tmp_path, "yelp", ["two"]),
     }[asks]
-    with pytest.raises(Asked, match="^judge$"):
+    with pytest.raises(Asked, match=r"^judge$"):
         ask()
 
 

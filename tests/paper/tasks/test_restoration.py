@@ -109,6 +109,8 @@ def test_calibration_error():
     assert expected_calibration_error([1.0, 1.0], [True, True]) == 0
     assert math.isclose(expected_calibration_error([0.9, 0.9, 0.1], [True, False, False]), (0.8 + 0.1) / 3)
     assert expected_calibration_error([], []) == 0
+    # Too sure of some and not sure enough of others: the two do not cancel out.
+    assert math.isclose(expected_calibration_error([0.9, 0.1], [False, True]), 0.9)
 
 
 def test_a_model_that_is_always_wrong_is_calibrated_to_be_less_sure():
