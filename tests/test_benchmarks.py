@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.paths import DATA, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +96,18 @@ def test_the_benchmark_of_passes_times_each_precision(tmp_path):
     assert len(report["milliseconds"]) == 6
     for row in report["milliseconds"].values():
         assert set(row) == {"int8", "bfloat16", "float32"} and all(time > 0 for time in row.values())
+
+
+@pytest.mark.skipif(not (DATA / "english").is_dir(), reason="the English corpus is not here: set BLANKLM_DATA")
+def test_the_benchmark_of_precision_compares_bleu(tmp_path):
+    out = tmp_path / "precision.json"
+    options = ["--model", "english-small", "--texts", "2", "--out", str(out)]
+    environment = os.environ | {"BLANKLM_DATA": str(DATA)}
+    subprocess.run([sys.executable, "benchmarks/precision.py", *options], cwd=ROOT, env=environment, check=True)
+    report = json.loads(out.read_text())
+    assert report["texts"] == 2 and set(report["lost"]) == {"0.1", "0.3", "0.5"}
+    recorded = json.loads((ROOT / "results" / "benchmarks" / "precision-cpu.json").read_text())["lost"]
+    assert max(recorded.values()) <= 0.2  # what is promised, as it was measured
 
 
 def test_the_first_fill_benchmark_times_a_fresh_process(tmp_path):
