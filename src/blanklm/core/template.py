@@ -13,8 +13,12 @@ from dataclasses import dataclass
 
 from blanklm.errors import CanvasError
 
-_BLANK = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<run>_{3,})(?P<length>\[[^\]\n]*\]?)?")
-_LENGTH = re.compile(r"\[\s*(?P<min>\d{1,9})\s*(?P<dash>-\s*(?P<max>\d{1,9})?\s*)?\]")
+LONGEST_TEXT = 1_000_000  # characters; no model reads nearly as many
+SHOWN = 40  # characters of a wrong length that an error shows
+# None of these reads a character more than a few times, so that reading a text takes time in proportion to it.
+_RUN = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<run>_{3,})")
+_BRACKET = re.compile(r"\[[^\]\n]*\]?")
+_LENGTH = re.compile(r"\[\s*(?P<min>\d{1,9})\s*(?P<dash>-\s*(?:(?P<max>\d{1,9})\s*)?)?\]")
 _ESCAPED_BRACKET = re.compile(r"(?P<slashes>\\+)\[")
 
 
@@ -60,26 +64,31 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        pieces, blanks, piece, position = [], [], "", 0
-        while match := _BLANK.search(text, position):
-            piece += text[position : match.start()]
-            piece += "\\" * (len(match["slashes"]) // 2)
+        if len(text) > LONGEST_TEXT:
+            raise CanvasError(f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are read: split it")
+        pieces, blanks, position = [], [], 0
+        piece: list[str] = []  # the parts of the one being read
+        while match := _RUN.search(text, position):
+            piece += text[position : match.start()], "\\" * (len(match["slashes"]) // 2)
+            position = match.end()
             if len(match["slashes"]) % 2:
-                piece += match["run"]
-                position = match.end("run")
+                piece.append(match["run"])
                 continue
-            blanks.append(_parse_length(text, match) if match["length"] else Blank())
-            pieces.append(piece)
-            piece, position = "", match.end()
-            if not match["length"] and (bracket := _ESCAPED_BRACKET.match(text, position)):
-                piece = "\\" * (len(bracket["slashes"]) // 2) + "["
+            length = _BRACKET.match(text, position)
+            blanks.append(Blank() if length is None else _parse_length(text, match, length))
+            pieces.append("".join(piece))
+            piece = []
+            if length is not None:
+                position = length.end()
+            elif bracket := _ESCAPED_BRACKET.match(text, position):
+                piece = ["\\" * (len(bracket["slashes"]) // 2), "["]
                 position = bracket.end()
-        pieces.append(piece + text[position:])
+        pieces.append("".join((*piece, text[position:])))
         return cls(tuple(pieces), tuple(blanks))
 
     def __str__(self) -> str:
         """The text that parses back to this template."""
-        text = ""
+        text: list[str] = []
         for k, piece in enumerate(self.pieces):
             written = escape(piece)
             if k < len(self.blanks):
@@ -92,14 +101,14 @@ class Template:
                 bare = blank == Blank()
                 touches_blank = piece == "" and k < len(self.blanks)
                 if bare and (piece.startswith("_") or touches_blank):
-                    text += "___[1-]"
+                    text.append("___[1-]")
                 else:
-                    text += str(blank)
+                    text.append(str(blank))
                     slashes = len(piece) - len(piece.lstrip("\\"))
                     if bare and piece[slashes : slashes + 1] == "[":
                         written = "\\" * (slashes + 1) + written
-            text += written
-        return text
+            text.append(written)
+        return "".join(text)
 
     def render(self, spans: Sequence[str]) -> str:
         """The text with each blank replaced by its span."""
@@ -116,15 +125,11 @@ def escape(text: str) -> str:
     return re.sub(r"(?<!\\)(\\*)(_{3,})", lambda m: m[1] * 2 + "\\" + m[2], text)
 
 
-def _parse_length(text: str, match: re.Match[str]) -> Blank:
-    written = match["run"] + match["length"]
-    line = text.count("\n", 0, match.start("run")) + 1
-    column = match.start("run") - (text.rfind("\n", 0, match.start("run")) + 1) + 1
-    where = f"line {line}, column {column}" if "\n" in text else f"column {column}"
-    length = _LENGTH.fullmatch(match["length"])
+def _parse_length(text: str, run: re.Match[str], bracket: re.Match[str]) -> Blank:
+    length = _LENGTH.fullmatch(bracket[0])
     if length is None:
         raise CanvasError(
-            f"{where}: {written!r} is not a blank with a length: write ___[3] or ___[2-5], "
+            f"{_written_at(text, run, bracket)} is not a blank with a length: write ___[3] or ___[2-5], "
             "or ___\\[ for a bracket after a blank"
         )
     minimum = int(length["min"])
@@ -132,4 +137,14 @@ def _parse_length(text: str, match: re.Match[str]) -> Blank:
     try:
         return Blank(minimum, maximum)
     except CanvasError as error:
-        raise CanvasError(f"{where}: {written!r}: {error}") from None
+        raise CanvasError(f"{_written_at(text, run, bracket)}: {error}") from None
+
+
+def _written_at(text: str, run: re.Match[str], bracket: re.Match[str]) -> str:
+    """Say where a blank stands and how it is written, cut short if it is long."""
+    written = run["run"] + bracket[0]
+    shown = written if len(written) <= SHOWN else written[:SHOWN] + "…"
+    line = text.count("\n", 0, run.start("run")) + 1
+    column = run.start("run") - (text.rfind("\n", 0, run.start("run")) + 1) + 1
+    where = f"line {line}, column {column}" if "\n" in text else f"column {column}"
+    return f"{where}: {shown!r}"

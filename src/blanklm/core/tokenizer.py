@@ -19,6 +19,7 @@ import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
+from blanklm.core import tokenizer_file
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.template import Template
 from blanklm.errors import BlankLMError, CheckpointError
@@ -59,7 +60,9 @@ class Tokenizer:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.backend.encode_special_tokens = True  # "<blank>" typed by a user is text, not a blank
-        pre_tokenizer = json.loads(backend.to_str()).get("pre_tokenizer") or {}
+        parts = json.loads(backend.to_str())
+        tokenizer_file.check(parts)  # so that what is made here can be loaded again
+        pre_tokenizer = parts.get("pre_tokenizer") or {}
         steps = pre_tokenizer.get("pretokenizers") or [pre_tokenizer]
         name = _name_of(pre_tokenizer, steps)
         kinds = [kind for kind, names in _PRE_TOKENIZER_OF.items() if name in names]
@@ -127,12 +130,14 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
+        """Read a file that somebody else may have written: the library sees it only if it holds what is known."""
         try:
-            return cls(Backend.from_file(str(path)))
-        except CheckpointError:
-            raise
+            written = path.read_text(encoding="utf-8")
+            tokenizer_file.check(json.loads(written))
+            return cls(Backend.from_str(written))
         except Exception as error:  # the library raises plain Exception for a damaged file
-            raise CheckpointError(f"{path} is not a readable tokenizer file ({error})") from None
+            reason = (str(error).splitlines() or ["nested too deeply"])[0][:300]
+            raise CheckpointError(f"{path} is not a readable tokenizer file ({reason})") from None
 
     def save(self, path: Path) -> None:
         path.write_text(self.backend.to_str(), encoding="utf-8")

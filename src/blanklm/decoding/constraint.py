@@ -19,6 +19,8 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import ConstraintError
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
+LONGEST_WORD = 200  # characters of a word; all the beginnings of an only-these word are kept
+LONGEST_PHRASE = 2000  # characters of what is required
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Constraint:
                 raise ConstraintError(f"{name} takes a list of words, not {words!r}")
             if not all(isinstance(word, str) and word.strip() for word in words):
                 raise ConstraintError(f"{name} holds an empty word")
+            longest = LONGEST_PHRASE if name == "require" else LONGEST_WORD
+            if too_long := next((word for word in words if len(word) > longest), None):
+                raise ConstraintError(
+                    f"{name} holds a word of {len(too_long):,} characters: at most {longest:,} are allowed"
+                )
             object.__setattr__(self, name, tuple(" ".join(word.split()) for word in words))
         for name in ("min", "max"):
             value = getattr(self, name)

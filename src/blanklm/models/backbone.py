@@ -24,6 +24,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.models.settings import Settings
 
 # Settings that describe a file, not the encoder.
 IGNORED = {"_name_or_path", "architectures", "dtype", "id2label", "label2id", "torch_dtype", "transformers_version"}
@@ -31,7 +32,7 @@ UNUSED = re.compile(r"\[unused\d+\]")  # places in BERT's vocabulary that no tex
 
 
 @dataclass(frozen=True)
-class BackboneConfig:
+class BackboneConfig(Settings):
     settings: dict[str, Any]  # of the encoder, as Hugging Face writes them
     longest: int  # tokens of text that it takes
 

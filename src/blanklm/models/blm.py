@@ -33,11 +33,12 @@ from blanklm.models.encoder import WORDS_AT_ONCE, EncoderConfig, WordVectors, dr
 from blanklm.models.llama import LlamaConfig
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 from blanklm.options import Blanks
 
 
 @dataclass(frozen=True)
-class BLMConfig:
+class BLMConfig(Settings):
     vocabulary: int
     encoder: EncoderConfig | BackboneConfig | LlamaConfig
     sides_hidden: int = 1024  # hidden layer of the MLP that predicts (l, r)
@@ -45,6 +46,7 @@ class BLMConfig:
     whole_words: bool = False  # BPE: train on orders in which each word grows from left to right
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.max_length < 1:
             raise BlankLMError(f"`max_length` must be at least 1, not {self.max_length}")
         if not isinstance(self.encoder, EncoderConfig) and self.max_length > self.encoder.longest:

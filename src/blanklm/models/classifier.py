@@ -18,6 +18,7 @@ from blanklm.core.texts import Batch
 from blanklm.errors import BlankLMError
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 
 
 class Classifier(Model):
@@ -45,7 +46,7 @@ class Classifier(Model):
 
 
 @dataclass(frozen=True)
-class AttentionClassifierConfig:
+class AttentionClassifierConfig(Settings):
     vocabulary: int
     styles: int = 2
     width: int = 96  # of the word vectors and of the state of each direction

@@ -16,10 +16,11 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache, attend
+from blanklm.models.settings import Settings
 
 
 @dataclass(frozen=True)
-class EncoderConfig:
+class EncoderConfig(Settings):
     layers: int
     heads: int
     width: int
@@ -30,6 +31,7 @@ class EncoderConfig:
     word_dropout: float = 0.0  # the share of shown words whose vectors are zeroed in training
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("dropout", "hidden_dropout", "output_dropout", "word_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise BlankLMError(f"{name.replace('_', ' ')} must be 0 or more and below 1, not {getattr(self, name)}")

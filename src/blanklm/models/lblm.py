@@ -27,6 +27,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 
 FEATURES = 64  # dimensions of the encoding of a number
 NEVER_RESTORED = ("-", "#")  # in the corpora: one lost letter, a loss of unknown extent
@@ -34,7 +35,7 @@ LENGTH_BUCKETS = ((0, 16), (16, 128), (128, 1000))  # (above, up to): blanks who
 
 
 @dataclass(frozen=True)
-class LBLMConfig:
+class LBLMConfig(Settings):
     vocabulary: int
     encoder: EncoderConfig
     left_hidden: int = 256  # hidden layer of the MLP that predicts l
@@ -42,6 +43,7 @@ class LBLMConfig:
     longest_blank: int = 1000
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.max_length < 1:
             raise BlankLMError(f"`max_length` must be at least 1, not {self.max_length}")
         if not 1 <= self.longest_blank <= LENGTH_BUCKETS[-1][1]:

@@ -18,10 +18,11 @@ from blanklm.core.packing import Packing
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache, attend
 from blanklm.models.encoder import Rotary, frequencies, rotate
+from blanklm.models.settings import Settings
 
 
 @dataclass(frozen=True)
-class RotaryScaling:
+class RotaryScaling(Settings):
     """Llama 3's stretching of slow rotations, for contexts longer than ``original_length``."""
 
     factor: float
@@ -31,7 +32,7 @@ class RotaryScaling:
 
 
 @dataclass(frozen=True)
-class LlamaConfig:
+class LlamaConfig(Settings):
     layers: int
     heads: int
     key_value_heads: int
@@ -48,6 +49,7 @@ class LlamaConfig:
     word_dropout = 0.0  # its weights are pretrained
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("layers", "heads", "key_value_heads", "width", "head_width", "feedforward", "longest"):
             if getattr(self, name) < 1:
                 raise BlankLMError(f"`{name}` must be at least 1, not {getattr(self, name)}")

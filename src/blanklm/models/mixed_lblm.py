@@ -32,6 +32,7 @@ from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.gaps import ORDER_SEED, draw_gaps, draw_unknown_lengths
 from blanklm.models.lblm import FEATURES, NEVER_RESTORED, CharacterModel, LBLMScores
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 
 PLACE, RANGE, UNKNOWN = range(3)  # kinds of blank symbol: a position of a known length, a range, an unknown length
 LARGEST_WEIGHT = 4.0  # of a text's characters in training, so that a few open positions do not dominate a batch
@@ -39,7 +40,7 @@ LENGTH_WEIGHT = 3.0  # of - log p(k) in training, as lengths are few compared wi
 
 
 @dataclass(frozen=True)
-class MixedConfig:
+class MixedConfig(Settings):
     vocabulary: int
     encoder: EncoderConfig
     max_length: int = 1000  # longest text, in characters
@@ -48,6 +49,7 @@ class MixedConfig:
     word_width: int = 48
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.max_length < 1 or self.longest_blank < 1:
             raise BlankLMError("`max_length` and `longest_blank` must be at least 1")
 

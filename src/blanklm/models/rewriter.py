@@ -11,16 +11,18 @@ from blanklm.errors import BlankLMError
 from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 from blanklm.models.styled_blm import StyledBLM, StyledBLMConfig
 
 
 @dataclass(frozen=True)
-class RewriterConfig:
+class RewriterConfig(Settings):
     styles: list[str]  # their names, in order of their numbers
     classifier: AttentionClassifierConfig
     writer: StyledBLMConfig
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(set(self.styles)) != self.writer.styles or self.writer.styles != self.classifier.styles:
             raise BlankLMError(
                 f"the names {self.styles} do not match the {self.classifier.styles} styles of the classifier and the "

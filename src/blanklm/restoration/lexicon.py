@@ -17,9 +17,11 @@ from pathlib import Path
 
 from blanklm.errors import CheckpointError
 from blanklm.files import replacing
+from blanklm.training import sums
 from blanklm.training.checkpoint import LEXICON
 
 MAX_BYTES = 2**26  # of the unpacked file: a larger one may be a decompression bomb
+MAX_MEMORY = 2**27  # bytes to unpack it with: a file may ask for gigabytes
 NOT_LETTERS = "-#."  # lost letters and the end of a sentence: words with them are not evidence
 UNKNOWN_WORD_COST = 3.0  # nats
 PAIR_WEIGHT = 0.1  # of log (1 + texts with the pair); both are tuned on validation texts
@@ -53,8 +55,9 @@ class Lexicon:
         path = folder / LEXICON
         if not path.exists():
             return None
+        sums.check_file(folder, LEXICON)
         try:
-            packed = lzma.LZMADecompressor()
+            packed = lzma.LZMADecompressor(memlimit=MAX_MEMORY)
             lines = packed.decompress(path.read_bytes(), MAX_BYTES).decode("utf-8").splitlines()
             if not packed.eof:
                 raise ValueError(f"cut off, or more than {MAX_BYTES:,} bytes")

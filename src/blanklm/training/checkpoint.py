@@ -1,13 +1,12 @@
 """A model on disk: config.json + tokenizer.json + model.safetensors. Never pickle, never half-written.
 
-The weights file carries in its header the checksums of its tensors and of the tokenizer: in that file, so that the
-manifest and what it vouches for take their name in one step.
+Somebody else may have written it: every file is compared with its checksum (``sums``), every number of the config is
+checked, and every tensor's shape, before anything is built from them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import typing
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
@@ -25,7 +24,8 @@ from blanklm.errors import CheckpointError
 from blanklm.files import replacing
 from blanklm.models import int8, registry
 from blanklm.models.model import Model
-from blanklm.training import quantise
+from blanklm.models.settings import is_finite
+from blanklm.training import quantise, sums
 
 FORMAT = 1
 LARGE = 50_000_000  # parameters
@@ -33,7 +33,7 @@ SCALE = ".row_scale"  # beside an int8 matrix
 GROUP_SCALES = ".group_scales"  # beside a matrix in groups; the two shapes tell the bits
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 LEXICON = "words.tsv.xz"  # beside them, in the folder of a model that restores
-GREATEST_SIZE = {"config.json": 2**24, "tokenizer.json": 2**28}  # bytes; a file beyond is not ours
+GREATEST_SIZE = {"config.json": 2**20, "tokenizer.json": 2**26}  # bytes; a file beyond is not ours
 RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, switched off
 
 
@@ -89,61 +89,71 @@ def save(
         paths = [files.enter_context(replacing(folder / name)) for name in FILES]
         paths[0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         tokenizer.save(paths[1])
-        sums = {"sha256": _sum_of_tensors(stored), "tokenizer_sha256": _sum_of_file(paths[1])}
-        save_file(stored, str(paths[2]), sums)
+        save_file(stored, str(paths[2]), sums.of_folder(folder, stored, dict(zip(FILES[:2], paths, strict=False))))
 
 
 def load(folder: Path) -> Checkpoint:
     """Load the model in a folder, in float32 and ready to use; anything wrong with the folder is one clear error."""
     config = read_config(folder)
-    model_class, model_config, parameters = _described(folder, config)
-    tokenizer = Tokenizer.load(_existing(folder / "tokenizer.json"))
-    if len(tokenizer) != model_config.vocabulary:
+    model_class, described = _described(folder, config)
+    path = _existing(folder / "tokenizer.json")
+    sums.check_file(folder, path.name)
+    tokenizer = Tokenizer.load(path)
+    if len(tokenizer) != described.config.vocabulary:
         raise CheckpointError(
-            f"{folder}: tokenizer.json has {len(tokenizer)} tokens and the model {model_config.vocabulary}: "
+            f"{folder}: tokenizer.json has {len(tokenizer)} tokens and the model {described.config.vocabulary}: "
             "the files come from different models"
         )
-    path = _existing(folder / "model.safetensors")
+    path = _existing(folder / sums.WEIGHTS)
     try:
-        weights = _restored(_checked_weights(folder))
-        if parameters > sum(tensor.numel() for tensor in weights.values()):
-            raise RuntimeError(f"it has too few weights for {parameters:,} parameters")
+        stored = load_file(str(path))
+        sums.check_tensors(folder, stored)
+        weights = _restored(stored, described)
         with _Undrawn():
-            model = model_class(model_config)
+            model = model_class(described.config)
         tied = {name: weights[first] for name, first in _tied(model.state_dict()).items()}
         model.load_state_dict(weights | tied, assign=not tied)  # takes the tensors as they are, without a copy
+    except CheckpointError:
+        raise
     except KeyError as error:
         raise CheckpointError(f"{path} does not fit its config.json (there is no {error})") from None
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
+        raise CheckpointError(
+            f"{path} is damaged or cut short ({_first_line(error)}): copy or download it again"
+        ) from None
     except RuntimeError as error:
-        first = str(error).splitlines()[-1].strip()
-        raise CheckpointError(f"{path} does not fit its config.json ({first})") from None
+        raise CheckpointError(f"{path} does not fit its config.json ({_last_line(error)})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
 
 
 def parameter_count(folder: Path) -> int:
     """Count the parameters of the model in a folder, from its config.json and the header of its weights alone."""
-    path = folder / "model.safetensors"
-    try:
-        with safe_open(path, framework="pt"):
-            pass
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is missing or damaged ({error})") from None
-    return _described(folder, read_config(folder))[2]
+    _existing(folder / sums.WEIGHTS)
+    return _described(folder, read_config(folder))[1].parameter_count
 
 
-def _described(folder: Path, config: dict[str, Any]) -> tuple[type[Model], Any, int]:
-    """Return the class, the config and the number of parameters of the model that a config.json describes."""
+def _described(folder: Path, config: dict[str, Any]) -> tuple[type[Model], Model]:
+    """Return the class of the model that a config.json describes, and one of it that takes no memory."""
     known = registry.find(config["kind"])
     assert known is not None  # read_config has looked
     model_class, config_class = known
     try:
         model_config = from_json(config_class, config["model"])
         with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
-            return model_class, model_config, model_class(model_config).parameter_count
-    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} does not describe a model of this version ({error})") from None
+            return model_class, model_class(model_config)
+    except Exception as error:  # of whatever class: anything may stand in the file
+        reason = _first_line(error)
+        raise CheckpointError(
+            f"{folder / 'config.json'} does not describe a model of this version ({reason})"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[-1].strip()[:300]
 
 
 def device_for(device: str | None) -> str:
@@ -179,22 +189,6 @@ class _Undrawn(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _checked_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Read the tensors of a folder and compare them with their checksums, which older files do not have."""
-    path = folder / "model.safetensors"
-    with safe_open(path, framework="pt") as file:
-        sums = file.metadata() or {}
-    weights = load_file(str(path))
-    found = {"sha256": (path, lambda: _sum_of_tensors(weights))}
-    found["tokenizer_sha256"] = (folder / "tokenizer.json", lambda: _sum_of_file(folder / "tokenizer.json"))
-    for name, (damaged, computed) in found.items():
-        if name in sums and sums[name] != computed():
-            raise CheckpointError(
-                f"{damaged} is not what was saved (its checksum differs): copy or download the folder again"
-            )
-    return weights
-
-
 def _tied(weights: dict[str, torch.Tensor]) -> dict[str, str]:
     """Find tensors that are another one under a second name (tied weights), with its first name."""
     first: dict[tuple, str] = {}  # by place in memory
@@ -202,19 +196,6 @@ def _tied(weights: dict[str, torch.Tensor]) -> dict[str, str]:
     for name, place in places.items():
         first.setdefault(place, name)
     return {name: first[place] for name, place in places.items() if first[place] != name}
-
-
-def _sum_of_tensors(weights: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(weights.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _sum_of_file(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -229,21 +210,66 @@ def _stored(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> dict[str, to
     return {name: (tensor / scale).round().to(torch.int8), f"{name}{SCALE}": scale}
 
 
-def _restored(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Convert tensors back to float32 (bools stay bools)."""
+def _restored(stored: dict[str, torch.Tensor], described: Model) -> dict[str, torch.Tensor]:
+    """Convert tensors back to float32 (bools stay bools), if they are those of the model ``described``."""
+    expected, tied = described.state_dict(), _second_names(described)
     whole = {}
-    for name, tensor in weights.items():
-        if name.endswith((SCALE, GROUP_SCALES)):
+    for name, tensor in stored.items():
+        scales = next((f"{name}{end}" for end in (SCALE, GROUP_SCALES) if f"{name}{end}" in stored), None)
+        if name not in expected:
+            if not any(name == f"{matrix}{end}" for matrix in expected for end in (SCALE, GROUP_SCALES)):
+                raise RuntimeError(f"{name} is none of its tensors")
             continue
-        if f"{name}{SCALE}" in weights:
-            tensor = tensor.float() * weights[f"{name}{SCALE}"]
-        elif f"{name}{GROUP_SCALES}" in weights:
-            scales = weights[f"{name}{GROUP_SCALES}"]
-            if not (bits := quantise.bits_of(tensor, scales)):
-                raise RuntimeError(f"the shapes of {name} and its scales do not go together")
-            tensor = quantise.dequantise(tensor, scales, bits)
-        whole[name] = tensor.float() if tensor.is_floating_point() else tensor
+        whole[name] = _unpacked(name, tensor, expected[name], scales and stored[scales], scales)
+    if missing := expected.keys() - whole.keys() - tied:
+        raise RuntimeError(f"{min(missing)} is missing: it has too few weights")
     return whole
+
+
+def _unpacked(
+    name: str, tensor: torch.Tensor, expected: torch.Tensor, scales: torch.Tensor | None, scaled_by: str | None
+) -> torch.Tensor:
+    """Convert one tensor; its shape is that of the model, its scales fit it, and all of its values are numbers."""
+    if scales is None:
+        _check_shape(name, tensor, expected.shape)
+        if tensor.is_floating_point() != expected.is_floating_point() or (
+            not tensor.is_floating_point() and tensor.dtype != expected.dtype
+        ):
+            raise RuntimeError(f"{name} holds {tensor.dtype} where {expected.dtype} is expected")
+        tensor = tensor.float() if tensor.is_floating_point() else tensor
+        _check_finite(name, tensor)
+        return tensor
+    _check_finite(name, scales.float() * 2**8)  # as are the products of numbers of 8 bits with them
+    if scaled_by == f"{name}{SCALE}":
+        if tensor.dtype != torch.int8 or tensor.dim() < 2:
+            raise RuntimeError(f"{name} is no matrix of 8 bits, though it has scales")
+        _check_shape(name, tensor, expected.shape)
+        _check_shape(scaled_by, scales, torch.Size([expected.shape[0], 1, *expected.shape[2:]]))
+        return tensor.float() * scales.float()
+    bits = quantise.bits_of(tensor, scales)
+    if not bits:
+        raise RuntimeError(f"the shapes of {name} and its scales do not go together")
+    _check_shape(name, torch.empty(len(scales), scales.shape[1] * quantise.GROUP, device="meta"), expected.shape)
+    return quantise.dequantise(tensor, scales, bits)
+
+
+def _check_shape(name: str, tensor: torch.Tensor, expected: torch.Size) -> None:
+    if tensor.shape != expected:
+        raise RuntimeError(f"size mismatch for {name}: {list(tensor.shape)} where {list(expected)} is expected")
+
+
+def _check_finite(name: str, tensor: torch.Tensor) -> None:
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise RuntimeError(f"{name} holds values that are no numbers (NaN or infinite)")
+
+
+def _second_names(model: Model) -> set[str]:
+    """Return the names of parameters that have another name before (tied weights)."""
+    first: dict[int, str] = {}
+    names = [(name, id(p)) for name, p in model.named_parameters(remove_duplicate=False)]
+    for name, p in names:
+        first.setdefault(p, name)
+    return {name for name, p in names if first[p] != name}
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -254,17 +280,30 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind, version = config["kind"], config["format"]
-        config["about"] = dict(config.get("about", {}))
-        dict(config["model"])
+        config["about"] = _checked_about(dict(config.get("about", {})))
+        if not isinstance(config["model"], dict) or not is_finite(config["model"]):
+            raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(f"{path} is not the config of a blanklm model") from None
     if version != FORMAT:
-        raise CheckpointError(f"{path} has format {version}; this version of blanklm reads format {FORMAT}")
+        raise CheckpointError(f"{path} has format {str(version)[:40]}; this version of blanklm reads format {FORMAT}")
     if not isinstance(kind, str) or registry.find(kind) is None:
         raise CheckpointError(
-            f"{folder} holds a model of kind {kind!r}; this version knows {', '.join(registry.kinds())}"
+            f"{folder} holds a model of kind {str(kind)[:40]!r}; this version knows {', '.join(registry.kinds())}"
         )
+    sums.check_file(folder, path.name)
     return config
+
+
+def _checked_about(about: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what would mislead a reader of ``about``: names that are no texts, a temperature that is none."""
+    texts = [about.get(name, "") for name in ("name", "summary", "language", "licence", "data")]
+    temperature = about.get("temperature", 1.0)
+    if not all(isinstance(text, str) for text in texts) or isinstance(temperature, bool) or not is_finite(about):
+        raise ValueError
+    if not isinstance(temperature, int | float) or not 0 < temperature <= 100:
+        raise ValueError
+    return about
 
 
 def _existing(path: Path) -> Path:

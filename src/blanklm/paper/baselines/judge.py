@@ -11,10 +11,11 @@ from torch.nn import functional as F
 from blanklm.core.special import PAD
 from blanklm.models.classifier import Classifier
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 
 
 @dataclass(frozen=True)
-class ConvolutionClassifierConfig:
+class ConvolutionClassifierConfig(Settings):
     vocabulary: int
     styles: int = 2
     width: int = 128  # of the word vectors

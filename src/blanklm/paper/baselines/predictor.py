@@ -17,10 +17,11 @@ from blanklm.core.special import BLANK, PAD
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.encoder import EncoderConfig, drop_words, initialise
 from blanklm.models.model import Model
+from blanklm.models.settings import Settings
 
 
 @dataclass(frozen=True)
-class PredictorConfig:
+class PredictorConfig(Settings):
     vocabulary: int
     encoder: EncoderConfig | BackboneConfig
     max_length: int = 512  # longest text, in tokens

@@ -28,13 +28,14 @@ from blanklm.models.lblm import default_writable, writable_characters
 from blanklm.models.mixed_lblm import hashed_words
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 from blanklm.paper.tasks.masking import LONGEST_SLOT
 
 SEGMENT = 50  # characters of a text of which one slot is learnt
 
 
 @dataclass(frozen=True)
-class PythiaConfig:
+class PythiaConfig(Settings):
     vocabulary: int
     embedding: int = 128
     width: int = 512

@@ -25,6 +25,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.backbone import hugging_face
 from blanklm.models.model import Model
 from blanklm.models.registry import register
+from blanklm.models.settings import Settings
 from blanklm.paper.baselines.predictor import CanvasIds, WrittenSpans
 from blanklm.paper.baselines.training_masks import draw_hidden
 
@@ -34,7 +35,7 @@ BEAM = 5
 
 
 @dataclass(frozen=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(Settings):
     vocabulary: int
     target: str  # of TARGETS
     layers: int = 6  # of the encoder and of the decoder
@@ -45,6 +46,7 @@ class Seq2SeqConfig:
     max_length: int = 512  # longest text, in tokens
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.target not in TARGETS:
             raise BlankLMError(f"a seq2seq model writes {' or '.join(TARGETS)}, not {self.target!r}")
 

@@ -63,6 +63,7 @@ _VACAT = re.compile(rf"\({_VACANT}\)|{_BEFORE}{_VACANT}", re.IGNORECASE)
 _VACAT_AMONG_GREEK = re.compile(rf"\(v+\.?\)|{_BEFORE}v+(?:\.|{_BEHIND})")
 _TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
 _NUMBER = re.compile("[0-9]+")
+_EMPTY = re.compile(r"\[\s*(?:[?!]+\s*)?\]")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
     rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>[0-9]+) | (?P<unknown>\?)
@@ -97,6 +98,7 @@ class _LeidenParser:
         self.source = source
         self._reader = PassageReader()
         self._open: list[tuple[str, int]] = []  # brackets and their offsets
+        self._last_closing = source.rfind("]")
         self._is_greek = re.search(r"[Ͱ-Ͽἀ-῿]", source) is not None
 
     def passage(self) -> Passage:
@@ -157,7 +159,9 @@ class _LeidenParser:
         if mark in _OPEN:
             if inside == mark and mark in ("[", "[["):
                 raise refusal(self.source, offset, f"a {mark} within a {mark} that is still open")
-            if mark == "[" and not self._until(offset, "]").strip().strip("?!"):
+            if mark == "[" and offset > self._last_closing:
+                raise refusal(self.source, offset, "this [ is never closed")
+            if mark == "[" and _EMPTY.match(self.source, offset):
                 message = "these brackets are empty: write [...] for three letters, or [---]"
                 raise refusal(self.source, offset, message)
             self._open.append((mark, offset))
