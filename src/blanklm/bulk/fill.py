@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import time
 from collections.abc import Callable
@@ -71,9 +70,8 @@ def _sum_up(shards: list[Shard], skipped: int, failed: list[dict[str, str]], out
 
 def _clean(shard: Shard) -> None:
     """Remove what killed workers left half-written."""
-    leftovers = [Path(shard.attempts)]
-    for path in (Path(shard.target), Path(shard.report)):
-        leftovers += path.parent.glob(f".{glob.escape(path.name)}.*.tmp")
-    for leftover in leftovers:
+    from blanklm.files import leftovers
+
+    for leftover in (Path(shard.attempts), *leftovers(Path(shard.target)), *leftovers(Path(shard.report))):
         with suppress(OSError):
             leftover.unlink()
