@@ -12,7 +12,7 @@ from pathlib import Path
 from blanklm.bulk.lines import one_line_json
 from blanklm.bulk.shards import Filling, Shard, Totals, begin, finished, plan
 from blanklm.bulk.workers import on_ray, on_this_machine
-from blanklm.errors import BlankLMError
+from blanklm.options import check_number
 from blanklm.pretrained import locate
 
 
@@ -30,8 +30,8 @@ def fill_shards(
     ``progress`` is told the number of shards just done.
     """
     started = time.perf_counter()
-    if workers is not None and workers < 1:
-        raise BlankLMError(f"--workers must be at least 1, not {workers}")
+    if workers is not None:
+        check_number("--workers", workers, ge=1, le=10_000)
     shards = plan(pattern, out)
     locate(filling.model)
     begin(filling, out)
