@@ -12,7 +12,7 @@ import typer
 
 from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Strict, Texts, Trace, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, progress_bar, say, terminal, warn_of_unknown
+from blanklm.cli.output import print_error, print_line, progress_bar, say, terminal, warn_of_unknown
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
 
@@ -132,7 +132,7 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
             terminal().print(score, end="", highlight=False)
             terminal().print(_highlighted(answer.line.text, fill), soft_wrap=True)
         else:
-            print(score + fill.text)
+            print_line(answer.line, fill.text, score)
         if trace and fill.trajectory is not None:
             terminal().print(_figure(fill.trajectory))
 
