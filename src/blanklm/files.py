@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from safetensors import SafetensorError
 
 from blanklm.errors import CheckpointError
 
+MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 NAME = 60  # characters of a file's name that a temporary one keeps: a name has at most 255 bytes
 
 
@@ -40,6 +42,16 @@ def replacing(path: Path) -> Iterator[Path]:
         raise CheckpointError(f"cannot write {path} ({reason}); what was there before is untouched") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sha256_of(*paths: Path) -> str:
+    """Return the checksum of files, one after the other."""
+    total = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                total.update(block)
+    return total.hexdigest()
 
 
 def leftovers(path: Path) -> Iterator[Path]:

@@ -75,7 +75,9 @@ def _fill_files(pattern: str, filling: Filling, out: Path, workers: int | None, 
     if as_json:
         print(one_line_json(asdict(totals)))
     else:
-        before = f" ({totals.skipped} done before)" if totals.skipped else ""
+        notes = [f"{totals.skipped} done before"] * bool(totals.skipped)
+        notes += [f"{totals.changed} done again: their inputs have changed"] * bool(totals.changed)
+        before = f" ({', '.join(notes)})" if notes else ""
         print(f"{totals.shards} shards{before}, {totals.lines:,} lines in {totals.seconds:.1f} s; they are in {out}")
     if totals.failed_shards or totals.failed_lines:
         sys.exit(1)
