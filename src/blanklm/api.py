@@ -24,7 +24,7 @@ from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import ConstraintLike, Request
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.models.blm import BLM
-from blanklm.options import ScoreMethod
+from blanklm.options import ScoreMethod, check_number
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
@@ -234,10 +234,7 @@ class BlankLM:
         """
         if method not in get_args(ScoreMethod):
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(get_args(ScoreMethod))}")
-        if orders < 1:
-            raise BlankLMError("the number of orders must be at least 1")
-        if seed < 0:
-            raise BlankLMError(f"a seed is 0 or more, not {seed}")
+        _check_draws(orders, seed)
         each = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.to_score(text, method) for text in each]
         errors: Iterable[float | None] = [None] * len(each)
@@ -283,6 +280,9 @@ class BlankLM:
 
         A model that reads a context scores the stream sentence by sentence, unless a ``chunk`` is given.
         """
+        _check_draws(orders, seed)
+        if chunk is not None:
+            check_number("chunk", chunk, ge=1, le=self.longest)
         stream = one_stream(map(self.tokenizer.encode, texts))
         pieces, given = self.model.pieces(stream) if chunk is None else (cut(stream, chunk), None)
         return likelihood.monte_carlo(self.model, pieces, orders, seed, progress=progress, given=given)
@@ -295,3 +295,8 @@ class BlankLM:
         if method == "exact":
             return sum(2 ** len(tokens) - 1 for tokens in ids)
         return orders * sum(map(len, ids))
+
+
+def _check_draws(orders: int, seed: int) -> None:
+    check_number("orders", orders, ge=1, le=1_000_000)
+    check_number("seed", seed, ge=0, lt=2**62)

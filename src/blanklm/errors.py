@@ -1,8 +1,18 @@
 """The one family of errors a user can cause: each message is one line that names the problem and the remedy."""
 
+LONGEST_MESSAGE = 1000  # characters; a message may quote a text, and a text may have millions
+
+
+def shortened(text: str, longest: int = 80) -> str:
+    """Leave out the middle of a long text."""
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 3 :]}"
+
 
 class BlankLMError(ValueError):
     """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message, LONGEST_MESSAGE))
 
 
 class OptionError(BlankLMError):

@@ -45,7 +45,7 @@ def _describe() -> None:
     for cls in (FitOptions, TrainingConfig):
         hints = get_type_hints(cls)
         for item in fields(cls):
-            if item.metadata:
+            if "help" in item.metadata:
                 hint, kind = hints[item.name], inspect.Parameter.KEYWORD_ONLY
                 parameters.append(inspect.Parameter(item.name, kind, default=item.default, annotation=hint))
                 lines.append(f"    {item.name}: {item.metadata['help']}")

@@ -3,10 +3,12 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -300,3 +302,122 @@ def test_without_the_package_a_zst_file_says_what_to_install(tmp_path, monkeypat
     (shard,) = plan(str(tmp_path / "in.jsonl.zst"), tmp_path / "out")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert "needs the zstandard package: pip install zstandard" in ShardFiller(YELP).fill(shard).error
+
+
+# --- A rerun, and others at the same folder -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_an_input_that_has_changed_is_filled_again_and_only_that(tmp_path):
+    """Of the same size and the same age, too: its content is what counts."""
+    texts = write_shards(tmp_path / "in", shards=2, lines=3)
+    go = lambda: fill_shards(f"{tmp_path}/in/**/*", YELP, tmp_path / "out", workers=1)  # noqa: E731
+    assert (go().changed, go().skipped) == (0, 2)
+    source = tmp_path / "in/0.jsonl"
+    age, untouched = source.stat(), (tmp_path / "out/deep/1.jsonl.gz").stat().st_mtime_ns
+    source.write_text(source.read_text().replace("food", "fish"))
+    os.utime(source, ns=(age.st_atime_ns, age.st_mtime_ns))
+    totals = go()
+    assert (totals.changed, totals.skipped, totals.shards) == (1, 1, 2)
+    texts["0.jsonl"] = [text.replace("food", "fish") for text in texts["0.jsonl"]]
+    check_exactly_one_answer_each(tmp_path / "out", texts)
+    assert (tmp_path / "out/deep/1.jsonl.gz").stat().st_mtime_ns == untouched
+
+
+def test_an_input_that_changes_while_it_is_filled_has_no_results(tmp_path):
+    (tmp_path / "in.txt").write_text("the ___[1] .\n" * 70)
+    (shard,) = plan(str(tmp_path / "in.txt"), tmp_path / "out")
+
+    @dataclass(frozen=True)
+    class Disturbed(Filling):
+        def load(self):
+            model = super().load()
+
+            def fill(requests, options):
+                (tmp_path / "in.txt").write_text("a ___[1] .\n" * 70)
+                return type(model).fill(model, requests, options)
+
+            model.fill = fill
+            return model
+
+    report = ShardFiller(Disturbed(YELP_WORDS, "cpu")).fill(shard)
+    assert "changed while it was filled" in report.error and not Path(shard.target).exists()
+
+
+@pytest.mark.slow
+def test_another_model_of_the_same_name_is_refused(tmp_path):
+    model = shutil.copytree(YELP_WORDS, tmp_path / "model")
+    (tmp_path / "in.txt").write_text("the ___[1] .\n")
+    go = lambda: fill_shards(str(tmp_path / "in.txt"), Filling(str(model), "cpu"), tmp_path / "out", workers=1)  # noqa: E731
+    go()
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"about": {"name": "trained further"}}))
+    with pytest.raises(DataError, match="filled with model_sha256"):
+        go()
+
+
+@pytest.mark.slow
+def test_an_input_may_have_the_name_of_the_report(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("failures.jsonl", "report.json.jsonl", "fill.jsonl"):
+        (tmp_path / "in" / name).write_text('{"text": "the ___[1] ."}\n{"text": "no blank"}\n')
+    totals = fill_shards(f"{tmp_path}/in/*", YELP, tmp_path / "out", workers=1)
+    assert (totals.shards, totals.lines, totals.failed_lines) == (3, 6, 3)
+    assert [record["line"] for record in results(tmp_path / "out", "failures.jsonl.jsonl")] == [1, 2]
+    assert [record["line"] for record in results(tmp_path / "out", "failures.jsonl")] == [2, 2, 2]
+
+
+@pytest.mark.slow
+def test_of_several_commands_on_one_folder_one_fills_and_the_others_say_so_in_one_line(tmp_path):
+    texts = write_shards(tmp_path / "in", shards=4, lines=100)
+    command = [sys.executable, "-m", "blanklm", "fill", "--file", f"{tmp_path}/in/**/*", "--out", str(tmp_path / "out")]
+    command += ["--model", YELP_WORDS, "--workers", "1", "--device", "cpu"]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=120)[1].splitlines() for process in running]
+    assert all(len(lines) == 1 for lines in said)
+    assert sum("12 lines could not be filled" in lines[0] for lines in said) == 1
+    assert sum("error: another process is filling into" in lines[0] for lines in said) == 2
+    check_exactly_one_answer_each(tmp_path / "out", texts)
+
+
+def start_filling(tmp_path, *options):
+    """Start the command on enough shards that it will be at work for a while; wait until the first is done."""
+    texts = write_shards(tmp_path / "in", shards=8, lines=400)
+    command = [sys.executable, "-m", "blanklm", "fill", "--file", f"{tmp_path}/in/**/*", "--out", str(tmp_path / "out")]
+    command += ["--model", YELP_WORDS, "--device", "cpu", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    while not contents(tmp_path / "out") and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    return texts, command, process
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_workers_too_and_says_so(tmp_path):
+    _, _, process = start_filling(tmp_path, "--workers", "2")
+    workers = psutil.Process(process.pid).children(recursive=True)
+    for one in (process, *workers):  # as a terminal sends it
+        one.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "error: stopped\n")
+    assert not psutil.wait_procs(workers, timeout=10)[1]
+
+
+@pytest.mark.slow
+def test_a_killed_fork_server_is_one_line_and_a_rerun_goes_on(tmp_path):
+    """The server dies first, and then a worker that it would have to replace."""
+    texts, command, process = start_filling(tmp_path, "--workers", "1")
+    started = psutil.Process(process.pid).children(recursive=True)
+    (server,) = [one for one in started if "forkserver" in " ".join(one.cmdline()) and one.children()]
+    workers = server.children()
+    server.kill()
+    server.wait(10)
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    _, err = process.communicate(timeout=60)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    assert json.loads(done.stdout)["shards"] == 8
+    check_exactly_one_answer_each(tmp_path / "out", texts)
+    assert len(err.splitlines()) == 1, err
+    assert process.returncode == 1

@@ -151,7 +151,7 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["fill", "a ___", "--device", "warp"], "cannot use the device 'warp'"),
         (["fill"], "no text: write blanklm fill"),
         (["sample", "--temperature", "0"], "temperature must be above 0"),
-        (["sample", "--top-p", "2"], "top-p"),
+        (["sample", "--top-p", "2"], "top_p must be at most 1"),
         (["score", ""], "the text is empty"),
         (["score", "a " * 200], "200 tokens, and this model takes at most 128"),
         (["score", "a " * 20, "--method", "exact"], "at most 16"),
@@ -159,11 +159,11 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
         (["fill", "a \ud800 ___"], "is not valid Unicode"),
         (["fill", "a ___", "--device", "cuda"], "cannot use the device 'cuda'"),
         (["fill", "a ___", "--ban", "² x"], "is not one word"),
-        (["sample", "--seed", "-1"], "a seed is 0 or more"),
+        (["sample", "--seed", "-1"], "seed must be 0 or more"),
         (["sample", "--temperature", "inf"], "temperature"),
         (["fill", "a ___", "--order", "parallel", "-n", "0"], "at least 1"),
         (["fill", "a ___", "--length-penalty", "nan"], "must be a number"),
-        (["score", "good", "--seed", "-1"], "a seed is 0 or more"),
+        (["score", "good", "--seed", "-1"], "seed must be 0 or more"),
         (["score", "good", "--stream", "--method", "exact"], "leave out --method"),
         (["score", "good", "--orders", "0"], "at least 1"),
         (["info", "nonesuch"], "there is no model"),
@@ -334,3 +334,109 @@ def test_on_a_terminal_the_filled_spans_are_highlighted():
 def test_a_bad_line_of_a_stream_is_reported_and_the_rest_scored(blanklm):
     code, lines, said = blanklm("score", "--stream", "--orders", 2, stdin=b"good food .\nbad \xff line\nnice staff .\n")
     assert code == 1 and "error: line 2: not UTF-8" in said and lines[-1].startswith("perplexity")
+
+
+@pytest.mark.parametrize("constraint", ['{"max": 1e20}', '{"max": 1' + "0" * 20 + "}", '{"min": 1' + "0" * 400 + "}"])
+def test_a_constraint_beyond_all_numbers_spoils_its_own_line_only(blanklm, constraint):
+    lines = ['{"text": "the ___ ."}', f'{{"text": "the ___ .", "constraints": {constraint}}}', '{"text": "a ___ ."}']
+    code, out, err = blanklm("fill", "--jsonl", stdin="\n".join(lines).encode())
+    assert code == 1 and [bool(line) for line in out] == [True, False, True]
+    assert (
+        len(err.splitlines()) == 1
+        and "line 2: " in err
+        and "whole number from 1 to 999,999,999" in err
+        and len(err) < 300
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fill"],
+        ["sample", "--file", "-"],
+        ["score", "--orders", 2],
+        ["transfer", "--to", "negative", "--model", "sentiment", "--samples", 1],
+    ],
+)
+def test_text_that_is_no_text_spoils_its_own_line_only(blanklm, command):
+    blank = command[0] in ("fill", "sample")
+    good = b"the food ___ ." if blank else b"the food was great ."
+    code, out, err = blanklm(*command, stdin=b"\n".join((good, good + b"\xff", good)))
+    assert code == 1 and [bool(line) for line in out if "all 2 texts" not in line] == [True, False, True]
+    records = [{"text": good.decode()}, {"text": good.decode() + "\ud800"}, {"text": good.decode()}]
+    lines = "\n".join(map(json.dumps, records)).encode()
+    code, out, err = blanklm(*command, "--jsonl", stdin=lines)
+    assert code == 1 and [bool(line) for line in out if "all 2 texts" not in line] == [True, False, True]
+    assert len(err.splitlines()) == 1 and "line 2: " in err and "U+D800, is not valid Unicode" in err
+    alone = [argument for argument in command if argument not in ("--file", "-")]
+    code, out, err = blanklm(*alone, good.decode() + "\udcff")
+    assert (code, out) == (1, []) and len(err.splitlines()) == 1 and "U+DCFF, is not valid Unicode" in err
+
+
+@pytest.mark.parametrize("where", ["fill", "score"])
+def test_an_error_of_any_class_spoils_its_own_line_only(blanklm, monkeypatch, where):
+    """Whatever a text brings about in the model that nobody thought of."""
+    from blanklm.api import BlankLM
+
+    work = getattr(BlankLM, where)
+
+    def fails(self, texts, *settings, **options):
+        if any("bad" in str(getattr(text, "template", text)) for text in texts):
+            raise ZeroDivisionError("by nobody's\nfault")
+        return work(self, texts, *settings, **options)
+
+    monkeypatch.setattr(BlankLM, where, fails)
+    code, out, err = blanklm(where, stdin=b"good food ___ .\nbad food ___ .\nnice food ___ .\n")
+    assert code == 1 and [bool(line) for line in out if "all 2 texts" not in line] == [True, False, True]
+    assert "line 2: this text cannot be worked on (ZeroDivisionError: by nobody's fault): please report it" in err
+
+
+def test_what_is_around_a_text_comes_back_and_one_line_in_is_one_line_out(tmp_path):
+    """Byte-order mark, CRLF, a lone CR before it, no newline at the end; line breaks within a text are written \\n."""
+    command = [sys.executable, "-m", "blanklm", "fill", "--model", YELP_WORDS]
+    plain = b"\xef\xbb\xbfthe ___[1] .\r\nthe good ___[1] .\r\r\nno blank\r\nnice ___[1] !"
+    done = subprocess.run(command, input=plain, capture_output=True)
+    lines = done.stdout.split(b"\n")
+    assert lines[0].startswith(b"\xef\xbb\xbfthe ") and lines[0].endswith(b" .\r") and lines[1].endswith(b" .\r\r")
+    assert lines[2] == b"\r" and lines[3].startswith(b"nice ") and lines[3].endswith(b"!") and lines[4:] == [b""]
+    records = [{"text": "the ___[1]\nand\r\nmore ."}, {"text": "a ___[1] ."}]
+    raw = "\n".join(map(json.dumps, records)).encode()
+    done = subprocess.run([*command, "--jsonl"], input=raw, capture_output=True)
+    first, second, rest = done.stdout.split(b"\n")
+    assert rest == b"" and first.endswith(b"\\nand\r\\nmore .") and second.startswith(b"a ")
+    assert b"note: line 1: its line breaks are written \\n" in done.stderr
+    done = subprocess.run([*command, "--jsonl", "--json"], input=raw, capture_output=True)
+    assert json.loads(done.stdout.splitlines()[0])["fills"][0]["text"].endswith("\nand\r\nmore .")
+
+
+def test_a_warning_or_an_error_never_prints_a_long_text_whole(blanklm):
+    long = "x" * 100_000
+    for arguments in (
+        ["fill", f"{long} ___[1] ."],
+        ["fill", f"___[{long}] ."],
+        ["fill", "a ___", "--require", long],
+        ["fill", "a ___", "--model", long],
+        ["fill", f"{long} ___", "--strict"],
+        ["restore", f"{long}[...] \ud800"],
+        ["transfer", long, "--to", "negative"],
+    ):
+        _, _, err = blanklm(*arguments)
+        assert len(err) < 1200 and len(err.splitlines()) == 1, arguments[0]
+
+
+def test_what_the_model_reads_otherwise_than_the_user_may_think_is_said_in_one_line(blanklm, tmp_path):
+    code, _, err = blanklm("score", "the qwertyuiop was good .", "--orders", 2)
+    assert code == 0 and err.startswith("warning: the model does not know 'qwertyuiop'") and err.count("\n") == 1
+    code, _, err = blanklm("score", "--stream", "--orders", 2, stdin=b"good qwerty .\nnice qwerty uiop .\n")
+    assert code == 0 and "does not know 'qwerty', 'uiop'" in err and err.count("\n") == 1
+    (tmp_path / "t.txt").write_text("the food was ___ .\ngood food .\n")
+    _, _, err = blanklm("evaluate", "infilling", "--file", tmp_path / "t.txt", "--ratios", "30")
+    assert err == "note: 1 texts hold ___, which counts as a word: evaluate takes whole texts, and hides by itself\n"
+
+
+def test_training_words_on_ordinary_text_is_noted(blanklm, tmp_path):
+    for text, noted in (("The food was good, and cheap.\n", True), ("the food was good , and cheap .\n", False)):
+        (tmp_path / "t.txt").write_text(text * 40)
+        out = tmp_path / f"run-{noted}"
+        code, _, err = blanklm("train", tmp_path / "t.txt", "--out", out, "--size", "tiny", "--steps", 1)
+        assert code == 0 and ('"end." is another word than "end": --tokenizer bpe' in err) == noted

@@ -99,7 +99,7 @@ def test_letters_alone_can_be_counted(restore):
         (["--file", "/nowhere.xml"], "error: /nowhere.xml: No such file or directory"),
         ([], "error: no text: write blanklm restore"),
         (["α [...]", "--language", "latin"], "error: line 1, column 1: the Greek letter 'α' (U+03B1) in a Latin text"),
-        (["α [...]", "--top", "0"], "error: `top` must be at least 1"),
+        (["α [...]", "--top", "0"], "error: top must be at least 1"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(restore, arguments, message):

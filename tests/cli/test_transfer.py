@@ -60,7 +60,7 @@ def test_where_nothing_is_found_in_the_style_and_where_words_are_unknown_it_is_s
         ((NICE, "--to", "angry"), "there is no style 'angry'"),
         ((NICE, "--to", "negative", "--mask", "slow"), "there is no 'slow'"),
         ((NICE, "--to", "negative", "--samples", "0"), "at least 1"),
-        ((NICE, "--to", "negative", "--contrast", "-1"), "the contrast must be between 0 and 10"),
+        ((NICE, "--to", "negative", "--contrast", "-1"), "contrast must be 0 or more"),
         ((NICE, "--to", "negative", "--temperature", "0"), "temperature must be above 0"),
         ((NICE, "--to", "negative", "-m", YELP_WORDS), "does not rewrite texts"),
     ],

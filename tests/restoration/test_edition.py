@@ -73,7 +73,7 @@ def test_characters_that_are_not_sure_stay_lost():
     assert edition_of('<ab>α<gap reason="lost" quantity="3"/></ab>', told, sure=0.6).text == (
         '<ab>α<gap reason="lost" quantity="2" unit="character"/><supplied reason="lost" cert="high">ε</supplied></ab>'
     )
-    with pytest.raises(BlankLMError, match="`min_confidence` must be between 0 and 1, not 2"):
+    with pytest.raises(BlankLMError, match="min_confidence must be at most 1, not 2"):
         edition_of("α[...]", told, sure=2)
 
 

@@ -9,13 +9,13 @@ from blanklm.restoration.options import RestoreOptions
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top": 0}, "`top` must be at least 1, not 0"),
-        ({"parallels": -1}, "`parallels` must be at least 0, not -1"),
-        ({"abstain_below": 1.5}, "`abstain_below` must be between 0 and 1, not 1.5"),
-        ({"min_confidence": -0.1}, "`min_confidence` must be between 0 and 1, not -0.1"),
-        ({"count": "words"}, "`count` must be 'characters' or 'letters', not 'words'"),
-        ({"language": "klingon"}, "`language` must be 'greek' or 'latin', not 'klingon'"),
-        ({"notation": "tex"}, "`notation` must be 'leiden' or 'epidoc', not 'tex'"),
+        ({"top": 0}, "top must be at least 1, not 0"),
+        ({"parallels": -1}, "parallels must be 0 or more, not -1"),
+        ({"abstain_below": 1.5}, "abstain_below must be at most 1, not 1.5"),
+        ({"min_confidence": -0.1}, "min_confidence must be 0 or more, not -0.1"),
+        ({"count": "words"}, "count must be characters or letters, not 'words'"),
+        ({"language": "klingon"}, "language must be greek or latin, not 'klingon'"),
+        ({"notation": "tex"}, "notation must be leiden or epidoc, not 'tex'"),
     ],
 )
 def test_impossible_options_are_refused(options, message):

@@ -70,8 +70,8 @@ def test_a_run_is_resumed_with_the_same_options_only(tmp_path):
     ("texts", "options", "message"),
     [
         (["one"], {}, "too few to hold one out; give validation texts"),
-        (TEXTS, {"size": "huge"}, "there is no size 'huge'"),
-        (TEXTS, {"tokenizer": "syllable"}, "there is no tokenizer kind 'syllable'"),
+        (TEXTS, {"size": "huge"}, "size must be tiny or small or base, not 'huge'"),
+        (TEXTS, {"tokenizer": "syllable"}, "tokenizer must be word or character or bpe, not 'syllable'"),
         (TEXTS, {"stpes": 5}, "there is no training option 'stpes'"),
         (TEXTS, {"max_length": 0}, "max_length must be at least 1"),
         (TEXTS, {"seed": -1}, "seed must be 0 or more"),

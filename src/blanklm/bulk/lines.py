@@ -5,16 +5,18 @@ A bad line carries its error along, so every line in has exactly one answer out,
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from blanklm.data.readers import DAMAGE, bounded_lines, is_jsonl, open_bytes
-from blanklm.errors import BlankLMError, DataError
-from blanklm.options import option
+from blanklm.errors import BlankLMError, DataError, OptionError, shortened
+from blanklm.options import LONGEST_LENGTH, check_options, option
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
@@ -23,18 +25,25 @@ if TYPE_CHECKING:
     from blanklm.decoding.options import FillOptions, SampleOptions
     from blanklm.decoding.request import Request
 
+S = TypeVar("S")
 T = TypeVar("T")
 LINES_AT_ONCE = 64  # lines filled together where someone waits for them; results come as each group is done
 
 
 @dataclass(frozen=True)
 class Line:
-    """One input: where it stands, and its text and constraints, or what is wrong with it."""
+    """One input: where it stands, and its text and constraints, or what is wrong with it.
+
+    What is around the text in a file comes out again where the answer is text: ``mark``, a byte-order mark, and
+    ``ending``, how the line ends.
+    """
 
     number: int | None  # None for a text given as an argument
     text: str
     constraints: Any = None
     error: str | None = None
+    mark: str = ""
+    ending: str = "\n"
 
     @property
     def place(self) -> str:
@@ -61,11 +70,16 @@ class Answer:
 class EveryBlank:
     """The constraints of the command line, for every blank of every text; ``2=word`` is for the second blank alone."""
 
-    min: int | None = option(None, "Least length of each blank, in words (characters).", "--min")
-    max: int | None = option(None, "Greatest length of each blank.", "--max")
+    min: int | None = option(
+        None, "Least length of each blank, in words (characters).", "--min", ge=1, le=LONGEST_LENGTH
+    )
+    max: int | None = option(None, "Greatest length of each blank.", "--max", ge=1, le=LONGEST_LENGTH)
     ban: tuple[str, ...] = option((), "A word no blank may hold; 2=WORD: only blank 2.", "--ban")
     require: tuple[str, ...] = option((), "A word every blank must hold; 2=WORD: only blank 2.", "--require")
     only: tuple[str, ...] = option((), "Allow only these words; 2=WORD: only in blank 2.", "--only")
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def together_with(self, own: list | dict | None, blanks: int) -> list[Constraint]:
         """Combine these with a line's own constraints, one for each blank; its only-these words take precedence."""
@@ -112,12 +126,16 @@ def lines_of(file: Path, jsonl: bool = False) -> Iterator[Line]:
 
 def lines_in(stream: IO[bytes], name: str, jsonl: bool) -> Iterator[Line]:
     for number, line in enumerate(bounded_lines(stream, name), 1):
-        yield _parse_line(number, line.rstrip(b"\r\n"), jsonl)
+        mark = codecs.BOM_UTF8 if number == 1 and line.startswith(codecs.BOM_UTF8) else b""
+        ending = "\r\n" if line.endswith(b"\r\n") else "\n"
+        text = line.removeprefix(mark).removesuffix(b"\n")
+        text = text.removesuffix(b"\r") if ending == "\r\n" else text
+        yield replace(_parse_line(number, text, jsonl), mark=mark.decode(), ending=ending)
 
 
 def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
     try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         shown = line.decode("utf-8", "replace")
         return Line(number, shown, error=f"not UTF-8 (byte {error.start + 1} of the line): convert the file first")
@@ -137,10 +155,41 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
 
 def attempt(line: Line, work: Callable[[str], T]) -> T | str:
     """Return what ``work`` makes of the text of a line, or what is wrong with the line."""
+    if line.error is not None:
+        return line.error
     try:
-        return work(line.text) if line.error is None else line.error
-    except BlankLMError as error:
+        return work(line.text)
+    except OptionError:  # which are those of all lines
+        raise
+    except Exception as error:  # whatever it is, it is wrong with this line alone
+        return _reason(error)
+
+
+def each_or_its_error(work: Callable[[list[S]], Iterable[T]], items: list[S]) -> Iterator[T | str]:
+    """Yield the result of each item of a group, or what is wrong with it.
+
+    If the group fails, each item is tried alone, so that a bad one does not take others along.
+    """
+    try:
+        yield from list(work(items)) if items else ()
+    except OptionError:
+        raise
+    except Exception as error:  # an error of any class must not cost the others their results
+        if len(items) == 1:
+            yield _reason(error)
+            return
+        for item in items:
+            yield from each_or_its_error(work, [item])
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong with a text whose work failed."""
+    if isinstance(error, BlankLMError):
         return str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
+        return "out of memory: shorten the text"
+    first = " ".join(str(error).split())
+    return shortened(f"this text cannot be worked on ({type(error).__name__}: {first}): please report it", 300)
 
 
 def answers(
@@ -157,7 +206,7 @@ def answers(
         prepared = [_prepare(language_model, line, shared, strict) for line in group]
         ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
         seen += len(group)
-        filled = _fill_group(language_model, options, ready)
+        filled = each_or_its_error(partial(_fill_group, language_model, options), ready)
         yield [
             Answer(line, error=request) if isinstance(request, str) else _answer(line, next(filled), request.unknown)
             for line, request in zip(group, prepared, strict=True)
@@ -184,31 +233,19 @@ def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bo
 
 
 def listed(words: tuple[str, ...]) -> str:
-    return ", ".join(repr(word) for word in words[:5]) + (", ..." if len(words) > 5 else "")
+    return ", ".join(repr(shortened(word)) for word in words[:5]) + (", ..." if len(words) > 5 else "")
 
 
 def _fill_group(
     language_model: BlankLM, options: FillOptions | SampleOptions, ready: list[tuple[int, Request]]
-) -> Iterator[list[Fill] | str]:
-    """Return the fills or the error of each request, given with the number of its line, which seeds its samples.
-
-    If the group fails, each request is filled alone, so that a bad text does not take others along.
-    """
-    if not ready:
-        return iter(())
-    import torch  # the model has loaded it already
-
+) -> Iterable[list[Fill]]:
+    """Return the fills of each request, given with the number of its line, which seeds its samples."""
     from blanklm.decoding.options import FillOptions
 
     numbers, requests = zip(*ready, strict=True)
-    try:
-        if isinstance(options, FillOptions):
-            return iter([list(best.ranked) for best in language_model.fill(requests, options)])
-        return iter(language_model.sample(requests, options, numbers=numbers))
-    except (BlankLMError, MemoryError, torch.OutOfMemoryError) as error:
-        if len(ready) == 1:
-            return iter([str(error) if isinstance(error, BlankLMError) else "out of memory: shorten the text"])
-        return (answer for one in ready for answer in _fill_group(language_model, options, [one]))
+    if isinstance(options, FillOptions):
+        return [list(best.ranked) for best in language_model.fill(requests, options)]
+    return language_model.sample(requests, options, numbers=numbers)
 
 
 def _answer(line: Line, outcome: list[Fill] | str, unknown: tuple[str, ...]) -> Answer:

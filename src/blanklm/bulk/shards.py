@@ -5,9 +5,10 @@ still to do: nothing is lost and nothing is doubled. Processes of one machine an
 do the same work and give the same files.
 
 An output folder holds
-  fill.json                       the settings, checked when the work is resumed
+  fill.json                       the settings and the model's checksum, checked when the work is resumed
+  .lock                           held by the process that fills into the folder
   a/b.jsonl.zst                   the results of the shard a/b.jsonl.zst: one JSON object per line, for each line in
-  reports/a/b.jsonl.zst.json      its counts and failures, written before the results
+  reports/a/b.jsonl.zst.json      its counts and failures and the checksum of its input, written before the results
   report.json, failures.jsonl     the totals, and one line for each line that could not be filled
 """
 
@@ -19,7 +20,8 @@ import json
 import lzma
 import os
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +35,7 @@ from blanklm.errors import BlankLMError, CheckpointError, DataError
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
 
+FAILURES = "failures.jsonl"
 ATTEMPTS = 3  # a shard whose worker dies this often is reported, and the others go on
 
 DIED = f"its worker died {ATTEMPTS} times: does a text take too much memory?"
@@ -84,12 +87,14 @@ class ShardReport:
     failures: tuple[dict[str, Any], ...] = ()  # {"line": 7, "error": "..."}
     seconds: float = 0.0
     error: str | None = None
+    sha256: str | None = None  # of the source that the results are of
 
 
 @dataclass(frozen=True)
 class Totals:
     shards: int  # finished, now or before
     skipped: int  # of these, finished before
+    changed: int  # finished before, and done again because their inputs are others now
     lines: int
     failed_lines: int
     failed_shards: tuple[dict[str, str], ...]  # {"shard": ..., "error": ...}
@@ -108,7 +113,8 @@ def plan(pattern: str, out: Path) -> list[Shard]:
     for source in sources:
         place = source.relative_to(root)
         suffix = place.suffix if place.suffix in COMPRESSED else ""
-        name = place.name if is_jsonl(place) else f"{place.name.removesuffix(suffix)}.jsonl{suffix}"
+        is_ours = str(place) == FAILURES  # which the results may not be called
+        name = place.name if is_jsonl(place) and not is_ours else f"{place.name.removesuffix(suffix)}.jsonl{suffix}"
         target = out / place.with_name(name)
         shards.append(Shard(str(source), str(target), f"{out / 'reports' / target.relative_to(out)}.json"))
     targets = [shard.target for shard in shards]
@@ -117,17 +123,39 @@ def plan(pattern: str, out: Path) -> list[Shard]:
     return shards
 
 
-def begin(filling: Filling, out: Path) -> None:
-    """Make the folder, or check that what it holds was filled with the same settings."""
-    from blanklm.files import replacing
+@contextmanager
+def folder_for(filling: Filling, out: Path) -> Iterator[None]:
+    """Make the folder and keep others out of it, or check that what it holds was filled with the same settings."""
+    from filelock import FileLock, Timeout
 
-    settings = filling.settings
+    lock = out / ".lock"
+    is_new = not (out / "fill.json").exists()
+    if is_new and out.exists() and (not out.is_dir() or any(path != lock for path in out.iterdir())):
+        raise DataError(f"{out} holds other things: choose a new folder for --out")
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(lock, timeout=0):
+            _check_settings(filling, out)
+            yield
+    except Timeout:
+        raise DataError(f"another process is filling into {out}: wait for it, or choose another folder") from None
+
+
+def _check_settings(filling: Filling, out: Path) -> None:
+    """Write the settings down, or refuse others than were written before."""
+    from blanklm.files import MODEL_FILES, replacing, sha256_of
+    from blanklm.pretrained import locate
+
+    model = locate(filling.model)
+    parts = [model / name for name in MODEL_FILES if (model / name).exists()]
+    settings = filling.settings | {"model_sha256": sha256_of(*parts)}
     path = out / "fill.json"
     if path.exists():
         try:
             before = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise DataError(f"{path} is damaged: choose another folder for --out") from None
+        before.setdefault("model_sha256", settings["model_sha256"])  # which was not written down at first
         for name in settings | before:
             if settings.get(name) != before.get(name):
                 raise DataError(
@@ -135,9 +163,6 @@ def begin(filling: Filling, out: Path) -> None:
                     "choose another folder for --out"
                 )
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} holds other things: choose a new folder for --out")
-    out.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -157,6 +182,8 @@ class ShardFiller:
 
     def fill(self, shard: Shard) -> ShardReport:
         """Fill a shard. What is wrong with its file is in the report; what no shard can do without is raised."""
+        from blanklm.files import sha256_of
+
         if report := finished(shard):
             return report
         # Counted on disk, since neither this process nor Ray can tell how often a worker died over a shard.
@@ -168,15 +195,15 @@ class ShardFiller:
             file.write(b".")
         started, language_model = time.perf_counter(), self.language_model
         try:
-            return self._write(shard, language_model)
+            return self._write(shard, language_model, sha256_of(Path(shard.source)))
         except CheckpointError:
             raise
         except Exception as error:  # the other shards go on, whatever this one did
             reason = str(error) if isinstance(error, BlankLMError) else f"{type(error).__name__}: {error}"
             return ShardReport(shard.source, seconds=time.perf_counter() - started, error=reason)
 
-    def _write(self, shard: Shard, language_model: BlankLM) -> ShardReport:
-        from blanklm.files import replacing
+    def _write(self, shard: Shard, language_model: BlankLM, sha256: str) -> ShardReport:
+        from blanklm.files import replacing, sha256_of
 
         Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
         filling, started = self.filling, time.perf_counter()
@@ -194,9 +221,20 @@ class ShardFiller:
                         if answer.error is not None:
                             failures.append({"line": lines, "error": answer.error})
                         out.write(one_line_json(record).encode() + b"\n")
-            report = ShardReport(shard.source, lines, tuple(failures), round(time.perf_counter() - started, 3))
+            if sha256_of(Path(shard.source)) != sha256:
+                raise DataError(f"{shard.source} changed while it was filled: run the command again")
+            seconds = round(time.perf_counter() - started, 3)
+            report = ShardReport(shard.source, lines, tuple(failures), seconds, sha256=sha256)
             report_file.write_text(json.dumps(asdict(report)) + "\n", encoding="utf-8")
         return report  # leaving the block gave the report its name, and then the results theirs
+
+
+def has_changed(shard: Shard) -> bool:
+    """Whether a finished shard has results of another input than is there now, or of one that was not written down."""
+    from blanklm.files import sha256_of
+
+    report = finished(shard)
+    return report is not None and report.sha256 != sha256_of(Path(shard.source))
 
 
 def finished(shard: Shard) -> ShardReport | None:

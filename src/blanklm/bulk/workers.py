@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import queue
 import re
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from typing import Any
 
 from blanklm.bulk.shards import ATTEMPTS, DIED, Filling, Shard, ShardFiller, ShardReport
 from blanklm.errors import BlankLMError
+
+AGAIN = "run the same command again, which goes on where this one stopped"
 
 _filler: ShardFiller  # of this worker process
 
@@ -35,6 +38,7 @@ def _start_worker(filling: Filling, number: int, workers: int) -> None:
             os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     if filling.device is None and torch.cuda.is_available():
@@ -65,18 +69,32 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) 
     if quick:
         context.set_forkserver_preload(["blanklm.api"])
 
+    pools: list[ProcessPoolExecutor] = []
+    ended = threading.Event()
+
     def process(number: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(filling, number, workers))
+        pools.append(ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(filling, number, workers)))
+        return pools[-1]
+
+    def end_workers() -> None:
+        ended.set()
+        for pool in pools:
+            for worker in list((pool._processes or {}).values()):
+                worker.kill()
 
     def fill(shard: Shard) -> ShardReport:
         number, worker = free.get()
         try:
             for _ in range(ATTEMPTS + 1):  # the last finds that it was tried often enough
+                if ended.is_set():
+                    break
                 try:
                     return worker.submit(_fill_here, shard).result()
                 except BrokenProcessPool:
                     worker.shutdown()
                     worker = process(number)
+                except (ConnectionError, EOFError):  # of the process that forks workers
+                    raise BlankLMError(f"the process that starts workers died: {AGAIN}") from None
             return ShardReport(shard.source, error=DIED)
         finally:
             free.put((number, worker))
@@ -88,6 +106,9 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) 
         try:
             for done in as_completed(waiting):
                 yield done.result()
+        except BaseException:
+            end_workers()  # nobody waits for what they are doing
+            raise
         finally:
             for future in waiting:
                 future.cancel()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from blanklm.cli.about import data, info, models
 from blanklm.cli.evaluate import evaluate
@@ -15,11 +17,13 @@ from blanklm.cli.reproduce import reproduce
 from blanklm.cli.restore import restore
 from blanklm.cli.score import score
 from blanklm.cli.serve import serve
+from blanklm.cli.streams import prepare_streams, silence_streams
 from blanklm.cli.train import train
 from blanklm.cli.transfer import transfer
-from blanklm.errors import BlankLMError
+from blanklm.errors import LONGEST_MESSAGE, BlankLMError, shortened
 
 UsageError: Any = typer.BadParameter.__base__  # whichever click typer brings along
+STOPPED, BROKEN_PIPE = 130, 141  # exit codes: 128 and the number of the signal
 
 app = typer.Typer(
     name="blanklm",
@@ -36,10 +40,10 @@ def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    prepare_streams()
     try:
-        sys.exit(app(_with_ray_address(sys.argv[1:]), standalone_mode=False) or 0)
+        code = _run(_with_ray_address(sys.argv[1:]))
+        sys.stdout.flush()  # here, where a full disk and a closed pipe are still told apart
     except BlankLMError as error:
         _fail(str(error), 1)
     except UsageError as error:
@@ -51,14 +55,29 @@ def main() -> None:
         message = f"{error.format_message()} (blanklm {command}--help says what there is)"
         _fail(message.replace("Value error, ", ""), 2)  # which typer puts before some messages
     except (typer.Abort, KeyboardInterrupt):
-        _fail("stopped", 130)
+        _fail("stopped", STOPPED)
     except BrokenPipeError:  # the reader of our output went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        silence_streams()
+        sys.exit(BROKEN_PIPE)
     except OSError as error:
+        silence_streams(sys.stdout)
         _fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
     except MemoryError:
         _fail("out of memory: fill fewer or shorter texts at a time", 1)
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int | str | None:
+    """Run a command and return its exit code; unlike typer, let through what makes it end early."""
+    try:
+        command = get_command(app)
+        with command.make_context("blanklm", arguments) as context:
+            command.invoke(context)
+    except SystemExit as end:
+        return end.code
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
 
 
 def _with_ray_address(arguments: list[str]) -> list[str]:
@@ -70,6 +89,7 @@ def _with_ray_address(arguments: list[str]) -> list[str]:
     return [*arguments[:after], "", *arguments[after:]] if alone else arguments
 
 
-def _fail(message: str, code: int) -> None:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+def _fail(message: str, code: int) -> NoReturn:
+    with suppress(OSError):
+        print(f"error: {shortened(' '.join(message.split()), LONGEST_MESSAGE)}", file=sys.stderr)
     sys.exit(code)

@@ -9,10 +9,10 @@ import typer
 
 from blanklm.bulk.lines import one_line_json
 from blanklm.cli.options import Device, Json, Model
-from blanklm.cli.output import progress_bar
+from blanklm.cli.output import progress_bar, say
 from blanklm.decoding.options import Order
 from blanklm.errors import BlankLMError, CheckpointError
-from blanklm.options import Blanks
+from blanklm.options import Blanks, check_number
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
@@ -65,6 +65,7 @@ def evaluate(
         raise BlankLMError("--ratios are of words: leave them out, or choose --kinds of spans")
     if blanks == "words" and kinds is not None:
         raise BlankLMError("--kinds are of spans: leave them out, or add --blanks spans")
+    check_number("seed", seed, ge=-(2**62), lt=2**62)
     shares, lengths = _percentages(ratios or RATIOS), _kinds(kinds or KINDS)
     system = load_system(model or DEFAULT, device)
     options = _options(system, blanks, beam, order)
@@ -132,6 +133,8 @@ def _fitting_texts(file: Path, system: BlankLM | Infiller) -> tuple[list[str], i
     from blanklm.data import read_texts
 
     texts = [text for text in read_texts(file) if text.strip()]
+    if blanks := sum("___" in text for text in texts):
+        say(f"note: {blanks:,} texts hold ___, which counts as a word: evaluate takes whole texts, and hides by itself")
     longest, encode_many = system.longest, system.tokenizer.encode_many
     long = [text for text, ids in zip(texts, encode_many(texts), strict=True) if len(ids) > longest]
     too_long = {text for text in long if max(map(len, encode_many(text.split()))) >= longest}  # in a single word

@@ -12,7 +12,7 @@ import typer
 
 from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Strict, Texts, Trace, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, progress_bar, say, terminal, warn_of_unknown
+from blanklm.cli.output import print_error, print_line, progress_bar, say, terminal, warn_of_unknown
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
 
@@ -75,7 +75,9 @@ def _fill_files(pattern: str, filling: Filling, out: Path, workers: int | None, 
     if as_json:
         print(one_line_json(asdict(totals)))
     else:
-        before = f" ({totals.skipped} done before)" if totals.skipped else ""
+        notes = [f"{totals.skipped} done before"] * bool(totals.skipped)
+        notes += [f"{totals.changed} done again: their inputs have changed"] * bool(totals.changed)
+        before = f" ({', '.join(notes)})" if notes else ""
         print(f"{totals.shards} shards{before}, {totals.lines:,} lines in {totals.seconds:.1f} s; they are in {out}")
     if totals.failed_shards or totals.failed_lines:
         sys.exit(1)
@@ -132,7 +134,7 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
             terminal().print(score, end="", highlight=False)
             terminal().print(_highlighted(answer.line.text, fill), soft_wrap=True)
         else:
-            print(score + fill.text)
+            print_line(answer.line, fill.text, score)
         if trace and fill.trajectory is not None:
             terminal().print(_figure(fill.trajectory))
 

@@ -33,7 +33,18 @@ def print_error(answer: Answer, as_json: bool) -> None:
     if as_json:
         print(one_line_json(answer.to_json()))
     elif answer.line.number is not None:
-        print()  # so that the n-th line out answers the n-th line in
+        print_line(answer.line, "")  # so that the n-th line out answers the n-th line in
+
+
+def print_line(line: Line, text: str, before: str = "") -> None:
+    """Print an answer that is text, as its line came: one line, whatever it holds, with the same ending."""
+    if line.number is None:
+        print(before + text)
+        return
+    if "\n" in text:
+        text = text.replace("\n", "\\n")
+        say(f"note: {line.place}its line breaks are written \\n: --json keeps them")
+    print(before + line.mark + text, end=line.ending)
 
 
 def terminal() -> Console:

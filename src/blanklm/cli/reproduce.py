@@ -9,6 +9,7 @@ import typer
 
 from blanklm.cli.output import say
 from blanklm.errors import BlankLMError
+from blanklm.options import check_number
 
 Table = Literal["infilling", "restoration", "sentiment", "language-modelling"]
 ALSO = {  # the options that each table has besides --out, --corpus, --seconds and --jobs
@@ -49,6 +50,10 @@ def reproduce(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if unfit := [f"--{name}" for name in options if name not in ALSO[table]]:
         raise BlankLMError(f"the table {table} does not take {', '.join(unfit)}: leave it out")
+    check_number("seconds", seconds, whole=False, ge=0)
+    for name, value in {"jobs": jobs, "texts": texts, "orders": orders}.items():
+        if value is not None:
+            check_number(name, value, ge=1, le=1_000_000)
     systems = options.pop("system", None)
     settings = {"out": out, "corpora": corpus, "seconds": seconds} | options
     from blanklm.paper import runner

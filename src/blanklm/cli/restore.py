@@ -37,6 +37,7 @@ def restore(
 
     blanklm restore "d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"
     """
+    from blanklm.files import write_whole
     from blanklm.restoration.edition import restore_document, restorers_for
     from blanklm.restoration.notation import parse
 
@@ -49,7 +50,7 @@ def restore(
             say(f"gap {gap.gap} (line {gap.line}, column {gap.column}) is left as it is: {gap.reason}")
     written = document.encoded(edition.text)
     if out is not None:
-        out.write_bytes(written)
+        write_whole(out, written)
     if as_json:
         print(one_line_json(edition.to_json()))
         return

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, load_model, read_lines
-from blanklm.cli.output import print_error, progress_bar, say
+from blanklm.cli.output import print_error, progress_bar, say, warn_of_unknown
+from blanklm.core.characters import check_text
 from blanklm.errors import BlankLMError
 from blanklm.options import ScoreMethod
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM
+    from blanklm.api import BlankLM, Score
 
 
 def score(
@@ -45,19 +45,22 @@ def score(
             raise BlankLMError("--stream estimates by Monte Carlo: leave out --method")
         _score_stream(language_model, list(lines), orders, seed, as_json)
         return
+    how: dict[str, Any] = {"method": method, "orders": orders, "seed": seed}
     failed = scored = tokens = 0
     total = 0.0
     while group := list(islice(lines, LINES_AT_ONCE)):
         encoded = [attempt(line, partial(language_model.to_score, method=method)) for line in group]
         good = [line.text for line, ids in zip(group, encoded, strict=True) if not isinstance(ids, str)]
         with progress_bar(language_model.score_work(good, method, orders), "canvases") as advance:
-            answers = iter(language_model.score(good, method, orders, seed, progress=advance) if good else ())
+            answers = list(each_or_its_error(partial(_scores, language_model, how | {"progress": advance}), good))
+        remaining = iter(answers)
         for line, ids in zip(group, encoded, strict=True):
-            if isinstance(ids, str):
+            answer = ids if isinstance(ids, str) else next(remaining)
+            if isinstance(answer, str):
                 failed += 1
-                print_error(Answer(line, error=ids), as_json)
+                print_error(Answer(line, error=answer), as_json)
                 continue
-            answer = next(answers)
+            warn_of_unknown(tuple(language_model.tokenizer.unknown_words(line.text)), line)
             scored, tokens, total = scored + 1, tokens + answer.tokens, total + answer.log_prob
             if as_json:
                 print(one_line_json(answer.to_json()))
@@ -65,18 +68,31 @@ def score(
                 print(f"{answer.log_prob:10.3f}  {answer.perplexity:10.2f}  {answer.text}")
         sys.stdout.flush()
     if scored > 1 and not as_json:
-        print(f"{total:10.3f}  {math.exp(-total / tokens):10.2f}  (all {scored} texts, {tokens} tokens)")
+        from blanklm.api import Score
+
+        perplexity = Score("", total, tokens, method).perplexity
+        print(f"{total:10.3f}  {perplexity:10.2f}  (all {scored} texts, {tokens} tokens)")
     if failed:
         sys.exit(1)
     if not scored:
         raise BlankLMError("there is no text to score: give one, or a --file with some")
 
 
+def _scores(language_model: BlankLM, how: dict[str, Any], texts: list[str]) -> list[Score]:
+    return language_model.score(texts, **how)
+
+
 def _score_stream(language_model: BlankLM, lines: list[Line], orders: int, seed: int, as_json: bool) -> None:
     """Print the perplexity of all texts as one stream with <eos>, as language models are compared."""
-    texts = [line.text for line in lines if not line.error]
-    for line in (line for line in lines if line.error):
-        print_error(Answer(line, error=line.error), as_json=False)
+    checked = [attempt(line, check_text) for line in lines]
+    texts, unknown = [], dict[str, None]()
+    for line, wrong in zip(lines, checked, strict=True):
+        if wrong != line.text or line.error:
+            print_error(Answer(line, error=wrong), as_json=False)
+            continue
+        texts.append(line.text)
+        unknown |= dict.fromkeys(language_model.tokenizer.unknown_words(line.text))
+    warn_of_unknown(tuple(unknown), Line(None, ""))
     if not texts:
         raise BlankLMError("there is no text to score")
     config = language_model.model.config

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, read_lines
-from blanklm.cli.output import print_error, progress_bar, say, warn_of_unknown
+from blanklm.cli.output import print_error, print_line, progress_bar, say, warn_of_unknown
 from blanklm.errors import BlankLMError
 from blanklm.transfer.options import TransferOptions
 
 if TYPE_CHECKING:
     from blanklm.transfer.marking import MarkedText
     from blanklm.transfer.results import TextRewrites
+    from blanklm.transfer.transfer import Transfer
 
 
 @expanded
@@ -56,20 +57,29 @@ def transfer(
             marked = {number: attempt(line, partial(rewriter.mark, mask=mask)) for number, line in group.items()}
             # Samples depend on the number of a line, not on how lines are grouped.
             ready = {number: marked_text for number, marked_text in marked.items() if not isinstance(marked_text, str)}
-            results: dict[int, TextRewrites | None] = {}
-            if to is not None and ready:
-                rewrites = rewriter.rewrite(list(ready.values()), to, options=options, numbers=list(ready))
+            results: dict[int, TextRewrites | str | None] = {}
+            if to is not None:
+                rewrites = each_or_its_error(partial(_rewrites, rewriter, to, options), list(ready.items()))
                 results = dict(zip(ready, rewrites, strict=True))
             for number, line in group.items():
-                if isinstance(marked_text := marked[number], str):
+                marked_text, result = marked[number], results.get(number)
+                if isinstance(marked_text, str) or isinstance(result, str):
                     failures += 1
-                    print_error(Answer(line, error=marked_text), as_json)
+                    wrong = marked_text if isinstance(marked_text, str) else result
+                    print_error(Answer(line, error=str(wrong)), as_json)
                 else:
-                    _print_result(marked_text, results.get(number), line, as_json, show_mask)
+                    _print_result(marked_text, result, line, as_json, show_mask)
             sys.stdout.flush()
             advance(len(group))
     if failures:
         sys.exit(1)
+
+
+def _rewrites(
+    rewriter: Transfer, to: str, options: TransferOptions, ready: list[tuple[int, MarkedText]]
+) -> list[TextRewrites | None]:
+    numbers, marked = zip(*ready, strict=True)
+    return rewriter.rewrite(marked, to, options=options, numbers=numbers)
 
 
 def _print_result(marked: MarkedText, result: TextRewrites | None, line: Line, as_json: bool, show_mask: bool) -> None:
@@ -77,7 +87,7 @@ def _print_result(marked: MarkedText, result: TextRewrites | None, line: Line, a
         print(one_line_json({"input": marked.text, **marked.to_json()} if result is None else result.to_json()))
         return
     if show_mask:
-        print(marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))
+        print_line(line, marked.masked.template.render([f"[{span}]" for span in marked.masked.spans]))
     if result is None:
         return
     warn_of_unknown(result.unknown, line)
@@ -87,4 +97,4 @@ def _print_result(marked: MarkedText, result: TextRewrites | None, line: Line, a
         problem = f"no rewrite reads as {result.to} (p = {result.rewrites[0].style:.2f} at best)"
         say(f"note: {line.place}{problem}: replace more with --mask, or try more --samples or a higher --temperature")
     for rewrite in result.rewrites:
-        print((f"{rewrite.style:6.1%}  " if len(result.rewrites) > 1 else "") + rewrite.text)
+        print_line(line, rewrite.text, f"{rewrite.style:6.1%}  " if len(result.rewrites) > 1 else "")

@@ -20,6 +20,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 
 from blanklm.core import tokenizer_file
+from blanklm.core.characters import check_text
 from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.template import Template
 from blanklm.errors import BlankLMError, CheckpointError
@@ -91,6 +92,7 @@ class Tokenizer:
         if vocabulary < least:
             raise BlankLMError(f"a {kind} vocabulary has at least {least} tokens, not {vocabulary}")
         normalizer = normalizers.Lowercase() if lowercase else None
+        texts = map(check_text, texts)
         if kind == "bpe":
             backend = Backend(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -156,16 +158,13 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        try:
-            encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:  # what the library makes of a lone surrogate
-            raise BlankLMError("the text holds a character that is not valid Unicode: remove it") from None
+        encodings = self.backend.encode_batch_fast([check_text(text) for text in texts], add_special_tokens=False)
         # A text may hold the very words "<pad>" or "<blank>"; to the model they are unknown words.
         return [[UNK if i in (PAD, BLANK) else i for i in encoding.ids] for encoding in encodings]
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Where in the text each of its tokens begins and ends."""
-        return self.backend.encode(text, add_special_tokens=False).offsets
+        return self.backend.encode(check_text(text), add_special_tokens=False).offsets
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids: exact for characters and BPE, words joined by single spaces for words and WordPiece."""

@@ -22,7 +22,8 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from blanklm.errors import DataError
+from blanklm.core.characters import check_text
+from blanklm.errors import BlankLMError, DataError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -200,10 +201,15 @@ def _fields(path: Path, lines: Iterator[str], field: str) -> Iterator[str]:
             raise DataError(
                 f"{path}:{number} is not JSON ({error.msg} at column {error.colno}): fix or remove the line"
             ) from None
+        except (RecursionError, ValueError):
+            raise DataError(f"{path}:{number} is nested too deeply, or a number in it is too long") from None
         if not isinstance(record, dict):
             raise DataError(f"{path}:{number} is not a JSON object: write one {{...}} per line")
         if field not in record:
             raise DataError(f"{path}:{number} has no field {field!r}: its fields are {', '.join(record) or 'none'}")
         if not isinstance(record[field], str):
             raise DataError(f"{path}:{number}: the field {field!r} is not a string: put the text in quotes")
-        yield record[field]
+        try:
+            yield check_text(record[field])
+        except BlankLMError as error:
+            raise DataError(f"{path}:{number}: {error}") from None

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from blanklm.core.characters import check_text
 from blanklm.core.special import UNK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.errors import ConstraintError
+from blanklm.errors import ConstraintError, shortened
+from blanklm.options import LONGEST_LENGTH
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
 LONGEST_WORD = 200  # characters of a word; all the beginnings of an only-these word are kept
@@ -37,7 +39,7 @@ class Constraint:
         for name in ("ban", "require", "only"):
             words = getattr(self, name)
             if not isinstance(words, list | tuple):
-                raise ConstraintError(f"{name} takes a list of words, not {words!r}")
+                raise ConstraintError(f"{name} takes a list of words, not {shortened(repr(words))}")
             if not all(isinstance(word, str) and word.strip() for word in words):
                 raise ConstraintError(f"{name} holds an empty word")
             longest = LONGEST_PHRASE if name == "require" else LONGEST_WORD
@@ -45,11 +47,15 @@ class Constraint:
                 raise ConstraintError(
                     f"{name} holds a word of {len(too_long):,} characters: at most {longest:,} are allowed"
                 )
+            for word in words:
+                check_text(word)
             object.__setattr__(self, name, tuple(" ".join(word.split()) for word in words))
         for name in ("min", "max"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConstraintError(f"{name} length must be a whole number from 1, not {value!r}")
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if value is not None and not (whole and 1 <= value <= LONGEST_LENGTH):
+                limits = f"a whole number from 1 to {LONGEST_LENGTH:,}"
+                raise ConstraintError(f"{name} length must be {limits}, not {shortened(repr(value))}")
 
     @classmethod
     def from_json(cls, value: Mapping) -> Constraint:

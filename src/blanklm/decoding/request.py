@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from blanklm.core.canvas import Canvas, Fill, Trajectory
+from blanklm.core.characters import check_text
 from blanklm.core.special import BLANK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
@@ -39,7 +40,7 @@ class Request:
         max_length: int,
     ) -> Request:
         """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done."""
-        template = Template.parse(text)
+        template = Template.parse(check_text(text))
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
         if not template.blanks:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import CheckpointError
-from blanklm.files import replacing
+from blanklm.files import MODEL_FILES, replacing
 from blanklm.models import int8, registry
 from blanklm.models.model import Model
 from blanklm.models.settings import is_finite
@@ -31,7 +31,7 @@ FORMAT = 1
 LARGE = 50_000_000  # parameters
 SCALE = ".row_scale"  # beside an int8 matrix
 GROUP_SCALES = ".group_scales"  # beside a matrix in groups; the two shapes tell the bits
-FILES = ("config.json", "tokenizer.json", "model.safetensors")
+FILES = MODEL_FILES
 LEXICON = "words.tsv.xz"  # beside them, in the folder of a model that restores
 GREATEST_SIZE = {"config.json": 2**20, "tokenizer.json": 2**26}  # bytes; a file beyond is not ours
 RETIRED = {"input_dropout": None, "layer_dropout": 0.0, "lean": 0.0}  # settings of earlier versions, switched off

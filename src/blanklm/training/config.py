@@ -8,63 +8,52 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from blanklm.errors import TrainingError
-from blanklm.options import option
+from blanklm.options import check_options, option, setting
 
 Size = Literal["tiny", "small", "base"]
 TokenizerKind = Literal["word", "character", "bpe"]
 OptimizerKind = Literal["adamw", "muon"]
 Precision = Literal["auto", "bf16", "float32"]
 TrainedBlanks = Literal["words", "spans", "both"]
+MANY, GREATEST_RATE = 10**12, 1000.0  # beyond which a number is a slip
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """The settings of the training loop, and its learning-rate schedule."""
 
-    steps: int = option(10_000, "Number of updates.")
-    tokens_per_batch: int = option(8192, "Batch size in tokens, padding included.")
-    learning_rate: float = 1e-3  # at its peak
+    steps: int = option(10_000, "Number of updates.", ge=1, le=MANY)
+    tokens_per_batch: int = option(8192, "Batch size in tokens, padding included.", ge=1, le=MANY)
+    learning_rate: float = setting(1e-3, gt=0, le=GREATEST_RATE)  # at its peak
     optimizer: OptimizerKind = option("adamw", "Muon needs fewer steps when training from scratch.")
-    warmup: int = 500  # steps
-    weight_decay: float = option(0.01, "Weight decay of the matrices.")
-    clip: float = 1.0  # largest gradient norm
-    skew: float = 1.0  # the shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it
-    canvases: int = 1  # of each text, side by side in its batch
-    ema: float = option(0.0, "Keep an exponential moving average of the weights with this decay; 0: off.")
-    evaluate_every: int = option(500, "Steps between evaluations on the validation texts.")
-    save_every: int = option(500, "Steps between saved states, from which a run can be resumed.")
-    log_every: int = 20
-    patience: int = option(0, "Stop after this many evaluations without a better bound; 0: never.")
-    seed: int = option(0, "Seed of the initial weights, the batches and the dropout.")
+    warmup: int = setting(500, ge=0, le=MANY)  # steps
+    weight_decay: float = option(0.01, "Weight decay of the matrices.", ge=0, le=1000)
+    clip: float = setting(1.0, gt=0)  # largest gradient norm
+    # The shown share of a canvas is u^skew, u uniform: the bound at 1, fuller canvases below it.
+    skew: float = setting(1.0, gt=0)
+    canvases: int = setting(1, ge=1, le=1000)  # of each text, side by side in its batch
+    ema: float = option(0.0, "Keep an exponential moving average of the weights with this decay; 0: off.", ge=0, lt=1)
+    evaluate_every: int = option(500, "Steps between evaluations on the validation texts.", ge=1, le=MANY)
+    save_every: int = option(500, "Steps between saved states, from which a run can be resumed.", ge=1, le=MANY)
+    log_every: int = setting(20, ge=1, le=MANY)
+    patience: int = option(0, "Stop after this many evaluations without a better bound; 0: never.", ge=0, le=MANY)
+    seed: int = option(0, "Seed of the initial weights, the batches and the dropout.", ge=0, lt=2**31)
     precision: Precision = option(
         "auto", "Precision of activations: auto is bf16 on a GPU; some CPUs are faster in bf16 too."
     )
-    seconds: float = 0.0  # wall-clock limit, 0: none; if set, the learning rate follows the elapsed time too
-    bits: int = 0  # train for weights stored at this many bits (``training.quantise``); 0: off
-    bits_from: float = 0.7  # the share of the run after which its passes see the rounded weights; 1: never
+    # Wall-clock limit, 0: none; if set, the learning rate follows the elapsed time too.
+    seconds: float = setting(0.0, ge=0)
+    bits: int = setting(0, ge=0, le=8)  # train for weights stored at this many bits (``training.quantise``); 0: off
+    # The share of the run after which its passes see the rounded weights; 1: never.
+    bits_from: float = setting(0.7, ge=0, le=1)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "tokens_per_batch", "canvases", "evaluate_every", "save_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise TrainingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "patience", "seed", "seconds"):
-            if not getattr(self, name) >= 0:
-                raise TrainingError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        for name in ("learning_rate", "clip", "skew"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise TrainingError(f"{name} must be a number above 0, not {getattr(self, name)}")
-        for name, kinds in (("precision", get_args(Precision)), ("optimizer", get_args(OptimizerKind))):
-            if getattr(self, name) not in kinds:
-                raise TrainingError(f"{name} must be {' or '.join(kinds)}, not {getattr(self, name)!r}")
-        if not 0 <= self.ema < 1:
-            raise TrainingError(f"ema must be 0 (off) or a decay below 1, not {self.ema}")
-        if self.bits and self.bits not in range(2, 9):
-            raise TrainingError(f"bits must be 0 (off) or 2 to 8, not {self.bits}")
-        if not 0 <= self.bits_from <= 1:
-            raise TrainingError(f"bits_from must be a share from 0 to 1, not {self.bits_from}")
+        check_options(self, lambda name, message: TrainingError(message))
+        if self.bits == 1:
+            raise TrainingError("bits must be 0 (off) or 2 to 8, not 1")
 
     def learning_rate_at(self, step: int, seconds: float = 0.0) -> float:
         """Return the learning rate of a step as a fraction of the peak."""
@@ -96,32 +85,29 @@ class FitOptions:
         None, "What a token is: by default a word, or what it is for the backbone."
     )
     merges: int | None = option(
-        None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all."
+        None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all.", ge=0, le=MANY
     )
-    vocabulary: int = option(30_000, "Maximum size of the vocabulary.")
-    min_count: int = option(1, "Words that are rarer than this become unknown.")
+    vocabulary: int = option(30_000, "Maximum size of the vocabulary.", ge=1, le=10_000_000)
+    min_count: int = option(1, "Words that are rarer than this become unknown.", ge=1, le=MANY)
     lowercase: bool = option(False, "Lowercase all texts.")
     blanks: TrainedBlanks | None = option(
         None, "What blanks hide: words at random, as in the paper, spans, or both: by default both for natural text."
     )
     max_length: int | None = option(
-        None, "Cut texts to this many tokens: by default 512, or fewer if the backbone takes fewer."
+        None, "Cut texts to this many tokens: by default 512, or fewer if the backbone takes fewer.", ge=1, le=1_000_000
     )
     stream: bool = option(False, "Join the texts into one stream with <eos>, in chunks of that length.")
     from_disk: bool = option(False, "Read the texts while training: for corpora that do not fit in memory.")
-    dropout: float | None = option(None, "Dropout rate: 0.1 by default; a backbone keeps its own.")
+    dropout: float | None = option(None, "Dropout rate: 0.1 by default; a backbone keeps its own.", ge=0, lt=1)
     learning_rate: float | None = option(
-        None, "Peak learning rate: by default 0.001, 0.003 with muon, 0.0002 with a backbone."
+        None, "Peak learning rate: by default 0.001, 0.003 with muon, 0.0002 with a backbone.", gt=0, le=GREATEST_RATE
     )
     warmup: int | None = option(
-        None, "Steps of linear warmup before the cosine decay: by default a tenth, at most 500."
+        None, "Steps of linear warmup before the cosine decay: by default a tenth, at most 500.", ge=0, le=MANY
     )
 
     def __post_init__(self) -> None:
-        if self.max_length is not None and self.max_length < 1:
-            raise TrainingError(f"max_length must be at least 1, not {self.max_length}")
-        if self.blanks not in (None, *get_args(TrainedBlanks)):
-            raise TrainingError(f"blanks must be {' or '.join(get_args(TrainedBlanks))}, not {self.blanks!r}")
+        check_options(self, lambda name, message: TrainingError(message))
         if self.backbone and (self.size is not None or self.dropout is not None):
             raise TrainingError("a backbone has its own size and dropout: leave out both options")
 

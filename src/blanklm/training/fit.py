@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from blanklm.core.characters import check_text
 from blanklm.core.texts import TokenisedTexts, cut, one_stream
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.readers import matching_files, read_texts
@@ -66,6 +67,8 @@ def fit_folder(
     shortened, empty = sum(part.cut for part in in_memory), sum(part.empty for part in in_memory)
     if shortened or empty:
         report(f"{empty:,} empty texts left out, {shortened:,} cut to {max_length} tokens")
+    if tokenizer.kind == "word" and _has_marks_attached(held_out):
+        report('note: these texts have marks attached to words, so "end." is another word than "end": --tokenizer bpe')
     torch.manual_seed(config.seed)
     model = _new_model(tokenizer, options, max_length, backbone, counted)
     name = Path(options.backbone).name if options.backbone else options.size or "small"
@@ -107,8 +110,15 @@ def _read_corpus(
 def _read(texts: Texts) -> list[str]:
     """Read all texts but the empty ones."""
     if not isinstance(texts, str | PathLike):
-        return [text for text in texts if text.strip()]
+        return [text for text in texts if check_text(text).strip()]
     return [text for file in matching_files(str(texts)) for text in read_texts(file) if text.strip()]
+
+
+def _has_marks_attached(texts: Sequence[str]) -> bool:
+    """Tell text as people write it, with a mark on one word in twenty or more, from tokenised text."""
+    words = [word for text in texts for word in text.split()]
+    attached = sum(word[-1] in ".,;:!?" and word[0].isalpha() for word in words)
+    return attached > 0.05 * len(words)
 
 
 def _name_of(texts: Texts) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -49,7 +49,8 @@ class Progress:
 def say(message: str) -> None:
     """Print a message on standard error; of several training processes only the first one does."""
     if os.environ.get("RANK", "0") == "0":
-        print(message, file=sys.stderr)
+        with suppress(OSError):  # nobody reads it, or its disk is full: that must not stop the work
+            print(message, file=sys.stderr)
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from typing import Any
 
 from blanklm.decoding.options import SampleOptions
 from blanklm.errors import OptionError
-from blanklm.options import option
+from blanklm.options import check_number, check_options, option
 
 SAMPLES = 10
 TEMPERATURE = 0.7  # chosen with the contrast for the bundled model on validation sentences (docs/results.md)
 CONTRAST = 1.0
-MAX_CONTRAST = 10.0
+MAX_CONTRAST = 10
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Weights:
 class TransferOptions:
     """How ``rewrite`` masks, samples and ranks; ``contrast`` None: as the model was loaded."""
 
-    n: int = option(1, "How many rewrites of each text, best first.", "--n", "-n", ge=1)
-    samples: int = option(SAMPLES, "How many times each mask is filled, to choose from.", ge=1)
+    n: int = option(1, "How many rewrites of each text, best first.", "--n", "-n", ge=1, le=10_000)
+    samples: int = option(SAMPLES, "How many times each mask is filled, to choose from.", ge=1, le=10_000)
     content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
     fluency: float = option(Weights.fluency, "Weight of the writer's own probability, in ranking.", ge=0, le=1000)
     repetition: float = option(Weights.repetition, "Penalty for each repeated word, in ranking.", ge=0, le=1000)
@@ -59,16 +59,7 @@ class TransferOptions:
     seed: int = option(0, "The same seed gives the same texts.", ge=0, lt=2**63)
 
     def __post_init__(self) -> None:
-        for name in ("n", "samples"):
-            if getattr(self, name) < 1:
-                raise OptionError(name, f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 < self.temperature < math.inf:
-            raise OptionError("temperature", f"the temperature must be above 0, not {self.temperature:g}")
-        if self.contrast is not None:
-            check_contrast(self.contrast)
-        if self.seed < 0:
-            raise OptionError("seed", f"the seed must be 0 or more, not {self.seed}")
-        Weights(self.content, self.fluency, self.repetition)  # raises if a weight is negative or not finite
+        check_options(self)
 
     @classmethod
     def of(cls, options: TransferOptions | None, settings: dict[str, Any]) -> TransferOptions:
@@ -90,5 +81,4 @@ class TransferOptions:
 
 
 def check_contrast(contrast: float) -> None:
-    if not 0 <= contrast <= MAX_CONTRAST:
-        raise OptionError("contrast", f"the contrast must be between 0 and {MAX_CONTRAST:g}, not {contrast:g}")
+    check_number("contrast", contrast, whole=False, ge=0, le=MAX_CONTRAST)

@@ -278,7 +278,7 @@ PARAMETER = '<!DOCTYPE l [<!ENTITY % p SYSTEM "http://127.0.0.1/x.dtd"> %p;]>\n<
         ),
         ("<a>" * 300 + "</a>" * 300, "line 1, column 766: more than 256 elements are nested"),
         ("<TEI><teiHeader>α</teiHeader></TEI>", "line 1, column 1: there is no text"),
-        ("<ab>\ud800</ab>", "line 1, column 5: this is not a character"),
+        ("<ab>\ud800</ab>", "line 1, column 5: U+D800 is not a character"),
         ("<ab/></piece><piece>", "line 1, column 14: not well-formed XML: junk after document element"),
         (b"<ab>\xff</ab>", "line 1, column 5: these bytes are not utf-8"),
         (b'<?xml version="1.0" encoding="utf-7"?><ab/>', "line 1, column 1: the encoding utf-7 is not read"),

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from blanklm.files import write_whole
 from blanklm.restoration.lexicon import NOT_LETTERS
 from blanklm.restoration.parallels import CORPORA, FORMULAE, LONGEST_FORMULA, records
 
@@ -51,7 +52,7 @@ def main(folder: Path = FORMULAE) -> None:
     for language in CORPORA:
         found = formulae(records(language))
         rows = "".join(f"{run}\t{texts}\t{'|'.join(names)}\n" for run, (texts, names) in found.items())
-        (folder / f"{language}.tsv.xz").write_bytes(lzma.compress(rows.encode(), preset=9 | lzma.PRESET_EXTREME))
+        write_whole(folder / f"{language}.tsv.xz", lzma.compress(rows.encode(), preset=9 | lzma.PRESET_EXTREME))
         print(f"{language}: {len(found):,} formulae, {(folder / f'{language}.tsv.xz').stat().st_size:,} bytes")
 
 

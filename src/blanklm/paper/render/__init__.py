@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from blanklm.errors import BlankLMError
+from blanklm.files import write_whole
 from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
 from blanklm.paper.render.source import checkout, declared, specs
 
@@ -51,5 +52,5 @@ def main(arguments: list[str] | None = None) -> int:
         if check:
             print(f"{path.relative_to(checkout())} is out of date: run python -m blanklm.paper.render", file=sys.stderr)
         else:
-            path.write_text(after, encoding="utf-8")
+            write_whole(path, after.encode("utf-8"))
     return int(check and bool(stale))

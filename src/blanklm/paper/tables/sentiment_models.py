@@ -16,6 +16,7 @@ from blanklm.core.special import UNK
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
+from blanklm.files import replacing
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.classifier import AttentionClassifier, AttentionClassifierConfig
 from blanklm.models.encoder import EncoderConfig
@@ -75,8 +76,10 @@ def tokenise(out: Path, corpus: str, say: Say = print_line) -> None:
     for split, by_style in (("train", training), ("valid", [sentences(corpus, "valid", style) for style in (0, 1)])):
         for style, lines in enumerate(by_style):
             texts = TokenisedTexts.from_ids(tokenizer.encode_many(lines), MAX_LENGTH)
-            np.savez_compressed(folder / f"{split}.{style}.npz", flat=texts.flat, lengths=texts.lengths)
-    tokenizer.save(folder / "tokenizer.json")
+            with replacing(folder / f"{split}.{style}.npz") as path, open(path, "wb") as file:
+                np.savez_compressed(file, flat=texts.flat, lengths=texts.lengths)
+    with replacing(folder / "tokenizer.json") as path:
+        tokenizer.save(path)
     say(f"{corpus}: {len(every):,} sentences, {len(tokenizer):,} words")
 
 

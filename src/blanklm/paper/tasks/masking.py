@@ -19,6 +19,7 @@ from random import Random
 from blanklm.core.template import Blank, Template
 from blanklm.data.masking import MaskedText, blank_out
 from blanklm.errors import DataError
+from blanklm.files import write_whole
 
 _WORD = re.compile(r"\S+")  # the words of str.split(), with their positions
 
@@ -48,7 +49,7 @@ def write_masks(path: Path, masked: Iterable[MaskedText]) -> None:
     """Write canvases and hidden words, one JSON object per line: the input of every system in a comparison."""
     lines = (json.dumps({"canvas": str(m.template), "hidden": m.spans}, ensure_ascii=False) + "\n" for m in masked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
+    write_whole(path, "".join(lines).encode("utf-8"))
 
 
 def read_masks(path: Path) -> list[MaskedText]:

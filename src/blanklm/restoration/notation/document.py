@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from blanklm.core.characters import invalid
 from blanklm.core.template import Blank
 from blanklm.errors import NotationError
 
@@ -42,6 +43,8 @@ def check_source(source: str, longest: int) -> None:
     """Refuse a document that is empty or has more than ``longest`` characters."""
     if len(source) > longest:
         raise refusal(source, 0, f"the document has more than {longest:,} characters: split it")
+    if (at := invalid(source)) is not None:
+        raise refusal(source, at, f"U+{ord(source[at]):04X} is not a character: remove it")
     if not source.strip("\ufeff \t\r\n"):
         raise refusal(source, 0, "the document is empty")
 

@@ -117,10 +117,7 @@ class _EpiDocParser:
     def __init__(self, source: str) -> None:
         self.source = source
         before, behind = ("", "") if _WHOLE.search(source) else (f'<piece xmlns:tei="{TEI}">', "</piece>")
-        try:
-            self._data = f"{before}{source}{behind}".encode()
-        except UnicodeEncodeError as error:
-            raise refusal(source, error.start - len(before), "this is not a character") from None
+        self._data = f"{before}{source}{behind}".encode()
         self._shift = len(before)
         self._bytes = self._characters = 0  # the last byte offset that was converted, and its character offset
         self._stack: list[_Element] = []
