@@ -5,6 +5,7 @@ from random import Random
 
 from tests.support.paths import FIXTURES, ROOT
 
+SHORT = 64  # characters; of longer canvases a few would take most of the time
 WRITTEN = """\
 ___
 ___.
@@ -18,9 +19,9 @@ THE ___ IS CLOSED UNTIL ___.
 "___," he said, "is not ___."
 “___,” she whispered, “and ___?”
 It cost $___, or ___% of £___.
-He paid (___) and left [___].
+He paid (___[1-2]) and left [___].
 I can't ___, you won't ___, and they'd've ___.
-Well... ___ -- or so they said; ___!
+Well... ___[2-3] -- or so they said; ___[1]!
 e.g. ___, i.e. ___; etc.
 Tom's ___'s car
 The year ___[1] was cold: 1,234.5 days, ___[2-3] nights.
@@ -28,11 +29,11 @@ Call 555-0199 at 10:30 or ___ before ___[1-2].
 Visit https://example.org/___?q=1 for ___.
 user@___.com wrote ___[2-4] times.
 The caf\u00e9 in Z\u00fcrich serves ___ and cr\u00e8me br\u00fbl\u00e9e.
-Na\u00efve fa\u00e7ades: ___.
+Na\u00efve fa\u00e7ades: ___[3].
 \u041c\u043e\u0441\u043a\u0432\u0430 is ___ of Russia.
 \u6771\u4eac is ___[3] of Japan.
 \u0395\u03bb\u03bb\u03ac\u03b4\u03b1 and ___ are ___.
-\U0001f600 means ___, \U0001f1e9\U0001f1ea is ___.
+\U0001f600 means ___, \U0001f1e9\U0001f1ea is ___[1-2].
 e\u0301 is not \u00e9, but ___.
 \u200bzero ___ width\u200b
 no-break\u00a0space ___ here
@@ -41,7 +42,7 @@ two  spaces  ___  around  ___
 trailing space ___ \\n
 First line ___.
   indented ___ line
-line one ___\\nline two ___[2]\\n\\nline four ___.
+line one ___[2-3]\\nline two ___[2]\\n\\nline four ___[1].
 ends with a blank ___[3]
 ___ begins, and ___ ends ___
 un___able
@@ -56,7 +57,7 @@ ___[1] ___[1] ___[1] ___[1].
 A \\___ stays, and ___ goes.
 A bracket ___\\[1] after.
 A backslash \\\\___ before.
-___[2-] or more, ___[ 3 ] or ___[ 1 - 4 ].
+___[2-3] or more, ___[ 3 ] or ___[ 1 - 4 ].
 Mr. ___ met Dr. ___[2] at St. ___'s.
 <blank> and <pad> are words, ___ is not.
 <b>___</b> & <i>___[2]</i>
@@ -70,7 +71,7 @@ I like ___, but I don't like ___; do you like ___?
 When ___, the children ___ because ___.
 My favourite colour is ___[1] because ___[5-8].
 Yesterday ___[6].
-Once upon a time, ___[10-14], and they lived happily ever after.
+Once upon a time, ___[9], and they lived happily ever after.
 To be, or not to be: that is ___.
 Ask not what your country can do for you \u2014 ask ___.
 \ufeffbyte order ___
@@ -90,7 +91,7 @@ def _hidden(sentence: str, random: Random) -> str:
             i += 1
             continue
         size = random.randint(1, 4)
-        lengths = ("", "", "", f"[{size}]", f"[{size}-{size + 2}]", f"[{size}-]")
+        lengths = ("", "", "", f"[{size}]", f"[{size}-{size + 2}]", f"[{size}-{size + 1}]")
         out.append("___" + random.choice(lengths))
         i += size
     text = " ".join(out)
@@ -101,6 +102,6 @@ def canvases() -> list[str]:
     people = (ROOT / "results" / "english" / "canvases.jsonl").read_text(encoding="utf-8").splitlines()
     random = Random(0)
     held_out = (FIXTURES / "yelp_test.txt").read_text(encoding="utf-8").splitlines()
-    texts = [json.loads(line)["text"] for line in people]
+    texts = [text for line in people if len(text := json.loads(line)["text"]) <= SHORT]
     texts += [line.replace("\\n", "\n") for line in WRITTEN.strip("\n").split("\n")]
     return texts + [_hidden(sentence, random) for sentence in held_out[: 200 - len(texts)]]

@@ -29,13 +29,17 @@ def encode(graph: Graph, encoder: torch.nn.Module, vectors: str, canvas: str, le
     """Vectors [B * L, d] of the symbols of ``canvas`` [B, L] -> z [B * L, d]."""
     if not isinstance(encoder, Encoder | LlamaEncoder):
         raise BlankLMError(
-            f"models on a backbone of kind {type(encoder).__name__} cannot be exported: only those trained from scratch "
-            "and those on Llama-type language models"
+            "a model on a backbone such as BERT cannot be exported: export one that was trained from scratch or on a "
+            "Llama-type language model"
         )
     z, canvases = vectors, _canvases(graph, encoder, canvas, lengths)
     for number, layer in enumerate(encoder.layers):
-        write = _layer if isinstance(layer, EncoderLayer) else _llama_layer
-        z = write(graph, f"encoder.layers.{number}", layer, z, canvases)
+        name = f"encoder.layers.{number}"
+        if isinstance(layer, LlamaLayer):
+            z = _llama_layer(graph, name, layer, z, canvases)
+        else:
+            assert isinstance(layer, EncoderLayer)
+            z = _layer(graph, name, layer, z, canvases)
     return _norm(graph, "encoder.norm", encoder.norm, z)
 
 
@@ -87,11 +91,11 @@ def _norm(graph: Graph, name: str, norm: torch.nn.Module, x: str) -> str:
     """LayerNorm or RMSNorm over the last dimension, or nothing."""
     if isinstance(norm, torch.nn.Identity):
         return x
+    assert isinstance(norm, torch.nn.LayerNorm | torch.nn.RMSNorm) and norm.eps is not None
     weight = graph.tensor(f"{name}.weight", norm.weight)
     if isinstance(norm, torch.nn.LayerNorm):
         bias = graph.tensor(f"{name}.bias", norm.bias)
         return graph.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
-    assert isinstance(norm, torch.nn.RMSNorm) and norm.eps is not None
     mean = graph.op("ReduceMean", graph.op("Mul", x, x), graph.constant(-1))
     size = graph.op("Sqrt", graph.op("Add", mean, graph.constant(norm.eps)))
     return graph.op("Mul", graph.op("Div", x, size), weight)

@@ -1,8 +1,8 @@
 """Write a model that fills blanks as ONNX graphs, with all that a decoder elsewhere must know of it.
 
-``model.onnx`` scores the blanks of canvases, ``sides.onnx`` whether blanks stay beside a word that is written into one;
-both read ``weights.bin``. ``tokenizer.json`` is the model's own; ``config.json`` holds what decoding asks of each token,
-so that no other language needs Python's idea of a letter.
+``model.onnx`` scores the blanks of canvases; ``sides.onnx`` tells whether blanks stay beside a word that is written into
+one; both read ``weights.bin``. ``tokenizer.json`` is the model's own. ``config.json`` holds what decoding asks of each
+token, so that no other language needs Python's idea of a letter.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from blanklm.errors import BlankLMError
 from blanklm.export.encoders import encode
 from blanklm.export.graph import Graph, Weights
 from blanklm.models.blm import BLM
+from blanklm.models.int8 import computes_in_8_bits
 from blanklm.models.span_blm import LENGTHS, WORDS, SpanBLM
 from blanklm.options import Blanks
 
@@ -32,10 +33,15 @@ FLAGS = ("starts_word", "letters", "long_words", "opening", "space_after")  # bi
 
 
 def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> None:
-    """Write a model that computes in float32 into the folder ``out``; ``blanks``: what its blanks stand for."""
+    """Write a model in float32, which computes with its weights as they are stored, into the folder ``out``.
+
+    ``blanks``: what its blanks stand for, by default spans if it knows both.
+    """
     policy = model.model.for_blanks(blanks)
     if type(policy) not in (BLM, SpanBLM):
-        raise BlankLMError(f"a model of kind {type(policy).__name__} cannot be exported: only BLM and SpanBLM")
+        raise BlankLMError("only models of the kinds blm and span-blm can be exported: choose another one")
+    if computes_in_8_bits(policy):
+        raise BlankLMError("this model was loaded to compute in 8 bits: load it with dtype=torch.float32")
     out.mkdir(parents=True, exist_ok=True)
     with torch.inference_mode(), Weights(out / "weights.bin") as weights:
         graphs = [_scores(policy, weights), _sides(policy, weights)]
@@ -48,22 +54,22 @@ def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> None:
 
 
 def _scores(policy: BLM, weights: Weights) -> Graph:
-    """``BLM.score``, or ``SpanBLM.score_spans``, of the blanks at the places ``blanks`` [K] of flat canvases [B * L]."""
+    """``BLM.score`` or ``SpanBLM.score_spans``; ``blanks`` [K] are the places of the blanks on flat canvases [B * L]."""
     graph = Graph("model", weights)
     canvas = graph.input("canvas", TensorProto.INT64, "B", "L")
     lengths = graph.input("lengths", TensorProto.INT64, "B")
     blanks = graph.input("blanks", TensorProto.INT64, "K")
-    spans = isinstance(policy, SpanBLM) and policy.told == "spans"
+    spans = policy if isinstance(policy, SpanBLM) and policy.told == "spans" else None
     words = graph.matrix("embedding.weight", policy.embedding.weight)
     vectors = graph.op("Gather", words, graph.op("Reshape", canvas, graph.constant(-1)))  # [B * L, d]
     if spans:
         kinds = graph.op("Reshape", graph.input("kinds", TensorProto.INT64, "B", "L"), graph.constant(-1))
-        vectors = graph.op("Add", vectors, graph.op("Gather", _kind_vectors(graph, policy), kinds))
+        vectors = graph.op("Add", vectors, graph.op("Gather", _kind_vectors(graph, spans), kinds))
     z = graph.op("Gather", encode(graph, policy.encoder, vectors, canvas, lengths), blanks)  # [K, d]
     if spans:
-        inner = graph.silu(graph.linear(z, "first_in", policy.first_in))
-        first = graph.op("Add", z, graph.linear(inner, "first_out", policy.first_out))
-        log_p_length = graph.op("LogSoftmax", graph.linear(z, "length_of_blank", policy.length_of_blank), axis=1)
+        inner = graph.silu(graph.linear(z, "first_in", spans.first_in))
+        first = graph.op("Add", z, graph.linear(inner, "first_out", spans.first_out))
+        log_p_length = graph.op("LogSoftmax", graph.linear(z, "length_of_blank", spans.length_of_blank), axis=1)
         graph.output("log_p_length", log_p_length, "K", LENGTHS)
     bias = graph.tensor("word_bias", policy.word_bias + policy.not_words)
     logits = graph.op("Gemm", first if spans else z, words, bias, transB=1)  # [K, V]
@@ -73,8 +79,8 @@ def _scores(policy: BLM, weights: Weights) -> Graph:
     return graph
 
 
-def _kind_vectors(graph: Graph, policy: SpanBLM) -> str:
-    vectors = policy.kind_vectors.weight.clone()
+def _kind_vectors(graph: Graph, model: SpanBLM) -> str:
+    vectors = model.kind_vectors.weight.clone()
     vectors[WORDS] = 0.0  # nothing is added there
     return graph.tensor("kind_vectors", vectors)
 
