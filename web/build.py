@@ -33,9 +33,8 @@ PAGE = ("index.html", "page.css", "check.js", "app.js", "worker.js")
 SHARED = ("style.css", "icon.svg", "dom.js")  # with the page of `blanklm serve`
 RUNTIME = "onnxruntime-web"
 VERSION = "1.30.0"
-INTEGRITY = (
-    "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="  # as npm says it
-)
+# As npm says it:
+INTEGRITY = "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 LIBRARY, MACHINE = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blanklm" / f"{RUNTIME}-{VERSION}"
 

@@ -1,8 +1,8 @@
 """A graph of ONNX operations that is built by calls, and the file of weights that several graphs share.
 
 Weights stay as they are stored. One of a few bits is (q + 1/2) * scale (``training/quantise.py``), which is
-(2 q + 1) * (scale / 2): an odd whole number of 8 bits with half of the scale, so nothing is rounded a second time. Only a
-matrix that is stored at full precision is rounded to 8 bits.
+(2 q + 1) * (scale / 2): an odd whole number of 8 bits with half of the scale, so nothing is rounded a second time. Only
+a matrix that is stored at full precision is rounded to 8 bits.
 """
 
 from __future__ import annotations

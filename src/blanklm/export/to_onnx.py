@@ -1,8 +1,8 @@
 """Write a model that fills blanks as ONNX graphs, with all that a decoder elsewhere must know of it.
 
-``model.onnx`` scores the blanks of canvases; ``sides.onnx`` tells whether blanks stay beside a word that is written into
-one; both read ``weights.bin``. ``tokenizer.json`` is the model's own. ``config.json`` holds what decoding asks of each
-token, so that no other language needs Python's idea of a letter.
+``model.onnx`` scores the blanks of canvases; ``sides.onnx`` tells whether blanks stay beside a word that is written
+into one; both read ``weights.bin``. ``tokenizer.json`` is the model's own. ``config.json`` holds what decoding asks of
+each token, so that no other language needs Python's idea of a letter.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> None:
 
 
 def _scores(policy: BLM, weights: Weights) -> Graph:
-    """``BLM.score`` or ``SpanBLM.score_spans``; ``blanks`` [K] are the places of the blanks on flat canvases [B * L]."""
+    """``BLM.score`` or ``SpanBLM.score_spans``; ``blanks`` [K] are places of blanks on flat canvases [B * L]."""
     graph = Graph("model", weights)
     canvas = graph.input("canvas", TensorProto.INT64, "B", "L")
     lengths = graph.input("lengths", TensorProto.INT64, "B")
