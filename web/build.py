@@ -39,6 +39,10 @@ LIBRARY, MACHINE = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blanklm" / f"{RUNTIME}-{VERSION}"
 
 
+class NotFetchedError(BlankLMError):
+    """npm is not here, or has no connection."""
+
+
 def build(out: Path, model: str = "english-small") -> None:
     """Write the page with a model into the folder ``out``."""
     runtime = fetch_runtime()
@@ -62,14 +66,14 @@ def fetch_runtime() -> Path:
         return CACHE
     npm = shutil.which("npm")
     if npm is None:
-        raise BlankLMError(f"npm is not installed, which fetches {RUNTIME}: install Node.js")
+        raise NotFetchedError(f"npm is not installed, which fetches {RUNTIME}: install Node.js")
     with tempfile.TemporaryDirectory() as folder:
         command = [npm, "pack", f"{RUNTIME}@{VERSION}", "--pack-destination", folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         packages = list(Path(folder).glob("*.tgz"))
         if done.returncode or not packages:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise BlankLMError(f"npm could not fetch {RUNTIME} {VERSION} ({reason}): check the connection")
+            raise NotFetchedError(f"npm could not fetch {RUNTIME} {VERSION} ({reason}): check the connection")
         content = packages[0].read_bytes()
         found = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
         if found != INTEGRITY:
