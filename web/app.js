@@ -45,6 +45,7 @@ function hear(said) {
 // --- Loading ----------------------------------------------------------------------------------------------------------
 
 function showLoaded({ loaded, total }) {
+  $("loading").hidden = false;
   const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
   $("progress").value = loaded / total;
   $("loaded").textContent = `${megabytes(loaded)} of ${megabytes(total)} MB`;
@@ -64,6 +65,7 @@ function getReady({ name, summary, licence }) {
 }
 
 function fail(message) {
+  worker.terminate();
   $("loading").hidden = true;
   say(`The model could not be loaded: ${message}`, true);
 }

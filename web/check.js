@@ -14,9 +14,7 @@
   } else if (typeof Worker !== "function" || typeof DecompressionStream !== "function") {
     missing = "This browser is too old to unpack the model: " + current;
   }
-  if (!missing) return;
   var status = document.getElementById("status");
-  status.className += " wrong";
-  status.textContent = missing;
-  document.getElementById("loading").hidden = true;
+  status.textContent = missing || "Fetching the model …";
+  if (missing) status.className += " wrong";
 })();
