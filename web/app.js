@@ -87,7 +87,7 @@ function fillText(text, remember = true) {
   if (remember && address !== location.hash) history.pushState(null, "", address);
   if (!ready) return;
   say("Filling …");
-  worker.postMessage({ text, n: Number($("n").value) || 1 });
+  worker.postMessage({ text, n: Math.min(8, Math.max(1, Math.round($("n").valueAsNumber || 1))) });
 }
 
 function finish({ fills, wrong, bad }) {
@@ -98,13 +98,18 @@ function finish({ fills, wrong, bad }) {
     return;
   }
   say("");
-  show(fills[0]);
+  const choose = (i) => {
+    show(fills[i]);
+    buttons.forEach((button, k) => button.setAttribute("aria-pressed", String(k === i)));
+  };
+  const buttons = fills.map(({ text }, i) => {
+    const button = element("button", { type: "button" }, text);
+    button.addEventListener("click", () => choose(i));
+    return button;
+  });
   $("readings").hidden = fills.length < 2;
-  $("readings").querySelector("ol").replaceChildren(...fills.slice(1).map((fill) => {
-    const button = element("button", { type: "button" }, fill.text);
-    button.addEventListener("click", () => show(fill));
-    return element("li", {}, button);
-  }));
+  $("readings").querySelector("ol").replaceChildren(...buttons.map((button) => element("li", {}, button)));
+  choose(0);
 }
 
 /** The text with what was filled in coloured by how sure the model was of each word. */

@@ -6,7 +6,8 @@ import * as ort from "./ort.wasm.bundle.min.mjs";
 
 const TEXTS = ["config.json", "tokenizer.json"];
 const RUNTIME = "ort-wasm-simd-threaded.wasm";
-let filler;
+const STOPPED = Symbol("a later text came");
+let filler, latest = 0;
 
 /** Fetch a compressed file; some servers send it so that the browser has unpacked it already. */
 async function fetched(name, received) {
@@ -44,12 +45,26 @@ async function load() {
   postMessage({ ready: filler.config.about });
 }
 
+/** Let messages in, such as a later text. */
+function breathe() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(null);
+  });
+}
+
 async function fill({ text, n }) {
+  const number = (latest += 1);
+  const watch = async (soFar) => {
+    postMessage({ soFar });
+    await breathe();
+    if (number !== latest) throw STOPPED;
+  };
   try {
-    const fills = await filler.fill(text, { n, watch: (soFar) => postMessage({ soFar }) });
-    postMessage({ text, fills });
+    postMessage({ text, fills: await filler.fill(text, { n, watch }) });
   } catch (error) {
-    postMessage({ text, wrong: error.message, bad: error instanceof BlankLMError });
+    if (error !== STOPPED) postMessage({ text, wrong: error.message, bad: error instanceof BlankLMError });
   }
 }
 

@@ -73,16 +73,28 @@ def test_texts_are_filled_as_python_fills_them_and_the_address_keeps_them(opened
     expect(page.get_by_label("Your text")).to_have_value(first)
 
 
-def test_other_readings_are_shown_and_can_be_chosen(opened, english):
+def test_readings_are_shown_and_can_be_chosen(opened, english):
     page = opened("#text=My%20___%20was%20late.")
     shows(page, english.fill("My ___ was late.").text)
     page.get_by_label("Readings").fill("3")
     fill(page, "My ___ was late.")
     ranked = [own.text for own in english.fill("My ___ was late.", n=3).ranked]
     readings = page.locator("#readings button")
-    expect(readings).to_have_text(ranked[1:], timeout=LOADED)
+    expect(readings).to_have_text(ranked, timeout=LOADED)
+    expect(readings.first).to_have_attribute("aria-pressed", "true")
     readings.last.click()
     shows(page, ranked[-1])
+    expect(readings.last).to_have_attribute("aria-pressed", "true")
+    readings.first.click()
+    shows(page, ranked[0])
+
+
+def test_a_later_text_stops_the_one_before(opened, english):
+    page = opened("#text=It%20was%20___[1].")
+    shows(page, english.fill("It was ___[1].").text)
+    fill(page, "___ " * 40)  # takes minutes
+    fill(page, "They ___[1] no.")
+    shows(page, english.fill("They ___[1] no.").text)
 
 
 def test_words_are_turned_into_a_blank_and_filled_from_the_keyboard(opened, english):

@@ -24,7 +24,8 @@ export class Filler {
 
   /**
    * The best fills of a text with blanks: { text, pieces, spans, tokens, logProb }. `tokens` of each blank have a text
-   * and a log-probability. `watch` is called before each pass with the text so far, ___ for what is open.
+   * and a log-probability. `watch` is called and awaited before each pass with the text so far, ___
+   * for what is open; what it throws ends the search.
    */
   async fill(text, { n = 1, watch = () => {} } = {}) {
     const template = parseTemplate(text), canvas = this.#canvasOf(template);

@@ -309,7 +309,7 @@ async function viewsOf(model, task, writings) {
 
 /**
  * The best finished draft and `n - 1` alternatives, which come of other lengths of the first blank. `watch` is called
- * before each pass with the draft that leads.
+ * and awaited before each pass, with the draft that leads; what it throws ends the search.
  */
 export async function writeSpans(model, task, n, watch) {
   const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES)];
@@ -322,7 +322,7 @@ export async function writeSpans(model, task, n, watch) {
   for (;;) {
     const waiting = tracks.filter(({ active }) => active.length);
     if (!waiting.length) break;
-    watch((waiting.includes(tracks[0]) ? tracks[0] : waiting[0]).active[0].draft);
+    await watch((waiting.includes(tracks[0]) ? tracks[0] : waiting[0]).active[0].draft);
     const writings = waiting.flatMap(({ active }) => active);
     const beams = waiting.flatMap(({ active, beam }) => active.map(() => beam));
     const reached = await following(model, await viewsOf(model, task, writings), beams);
