@@ -1,4 +1,4 @@
-"""Small models and texts that many tests share."""
+"""Small models, a browser and what else many tests share."""
 
 import io
 import os
@@ -7,9 +7,11 @@ import sys
 import pytest
 import torch
 from hypothesis import settings
+from playwright.sync_api import sync_playwright
 
 from blanklm import cli
 from blanklm.models.blm import BLM
+from tests.support.browser import chromium
 from tests.support.models import make_blm
 from tests.support.paths import YELP_WORDS
 
@@ -23,6 +25,22 @@ settings.load_profile("blanklm")
 # Tests run in several processes, and small tensors gain nothing from more threads; nor in processes that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,12 @@
-"""Models, a client and a browser for the tests of the server."""
+"""Models and a client for the tests of the server."""
 
 import time
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from blanklm import BlankLM
-from tests.support.browser import chromium
 from tests.support.paths import YELP_WORDS
 from tests.support.serving import client_of
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.browser)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = chromium()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

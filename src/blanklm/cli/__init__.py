@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from blanklm.cli.about import data, info, models
 from blanklm.cli.evaluate import evaluate
+from blanklm.cli.export import export
 from blanklm.cli.fill import fill, sample
 from blanklm.cli.reproduce import reproduce
 from blanklm.cli.restore import restore
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (fill, sample, restore, score, train, evaluate, transfer, serve, models, info, data, reproduce):
+for command in (fill, sample, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce):
     app.command()(command)
 
 

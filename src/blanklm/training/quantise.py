@@ -21,7 +21,7 @@ LARGEST_SCALE = 65504.0  # in float16
 
 def quantise(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """Return the packed codes (uint8) [R, C * bits / 8] and the scales (float16) [R, C / 32] of a matrix [R, C]."""
-    codes, scales = _codes(matrix, bits)
+    codes, scales = codes_of(matrix, bits)
     codes = (codes + 2 ** (bits - 1)).to(torch.uint8).flatten(1)  # [R, C] from 0
     planes, offset = [], 0
     for width in PLANES[bits]:
@@ -59,11 +59,11 @@ def bits_of(packed: Tensor, scales: Tensor) -> int:
 
 def rounded(matrix: Tensor, bits: int) -> Tensor:
     """Return the values [..., R, C] in float32 that storing and loading would give a matrix or a stack of them."""
-    codes, scales = _codes(matrix, bits)
+    codes, scales = codes_of(matrix, bits)
     return codes.add_(0.5).mul_(scales.float()).flatten(-2)
 
 
-def _codes(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+def codes_of(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """Return q [..., R, C / 32, 32], whole numbers in float32, and the scales (float16) [..., R, C / 32, 1].
 
     A scale is never so small that float16 would change it much, so the largest weight of a group keeps the largest q

@@ -1,0 +1,97 @@
+"""The tokenizer and the decoder in JavaScript do what Python's do."""
+
+import random
+
+import pytest
+
+from blanklm.errors import BlankLMError
+from tests.web.canvases import canvases
+
+# Runs the page's own worker on one text after the other.
+FILL = """([texts, n]) => new Promise((resolve, reject) => {
+  const worker = new Worker("worker.js", { type: "module" }), answers = [];
+  const next = () => worker.postMessage({ text: texts[answers.length], n });
+  worker.onerror = (event) => reject(event.message);
+  worker.onmessage = ({ data }) => {
+    if (data.failed) reject(data.failed);
+    if (data.ready) next();
+    if (data.text === undefined) return;
+    answers.push(data);
+    if (answers.length < texts.length) next();
+    else worker.terminate(), resolve(answers);
+  };
+})"""
+TOKENIZE = """async (texts) => {
+  const { Tokenizer } = await import("./blanklm/tokenizer.js");
+  const read = async (name) => {
+    const { body } = await fetch(`model/${name}.json.gz`);
+    return new Response(body.pipeThrough(new DecompressionStream("gzip"))).json();
+  };
+  const tokenizer = new Tokenizer(await read("tokenizer"), await read("config"));
+  return texts.map((text) => { const ids = tokenizer.encode(text); return [ids, tokenizer.decode(ids)]; });
+}"""
+WRONG = [
+    "",
+    " \n ",
+    "no blank",
+    "a \\___ that is none",
+    "___[0]",
+    "It was ___[5-2].",
+    "One ___.\nTwo 😀 ___[x].",
+    "___[2",
+    "___ " * 600,
+    "___[510] and ___[9]",
+]
+
+
+@pytest.fixture(scope="module")
+def page(browser, site):
+    context = browser.new_context(bypass_csp=True)  # Playwright evaluates strings
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto(f"{site.url}/page.css")  # nothing runs here but what a test runs
+    yield page
+    context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", range(2))  # in two processes
+def test_two_hundred_canvases_are_filled_as_python_fills_them(page, english, half):
+    texts = canvases()
+    assert len(set(texts)) == 200
+    texts = texts[half::2]
+    for text, fill, answer in zip(texts, english.fill(texts), page.evaluate(FILL, [texts, 1]), strict=True):
+        (best,) = answer["fills"]
+        assert (best["text"], best["spans"]) == (fill.text, list(fill.spans)), text
+        assert best["logProb"] == pytest.approx(fill.log_prob, abs=1e-3), text
+
+
+@pytest.mark.slow
+def test_alternatives_are_those_of_python(page, english):
+    texts = ["My ___ was late.", "She said ___[2] to me.", "___[1]___ it is!"]
+    found = page.evaluate(FILL, [texts, 4])
+    for fill, answer in zip(english.fill(texts, n=4), found, strict=True):
+        assert [own["text"] for own in answer["fills"]] == [own.text for own in fill.ranked]
+
+
+def test_texts_become_the_same_tokens_as_in_python(page, english):
+    draw = random.Random(0)
+    alphabets = [range(0x20, 0x7F), range(0x250), range(0x3000), range(0x2000, 0x2100), range(0x1F300, 0x1F700)]
+    spaced = [*"  \t\n'sStTrRdDlLvV12½Ⅷ,.!_"]
+
+    def text_of(alphabet):
+        mixed = ([chr(draw.choice(alphabet)), draw.choice(spaced)] for _ in range(draw.randint(0, 40)))
+        return "".join(map(draw.choice, mixed))
+
+    texts = [text_of(alphabet) for alphabet in alphabets for _ in range(200)]
+    for text, (ids, decoded) in zip(texts, page.evaluate(TOKENIZE, texts), strict=True):
+        assert ids == english.tokenizer.encode(text), repr(text)
+        assert decoded == text
+
+
+def test_bad_input_gets_pythons_line(page, english):
+    answers = page.evaluate(FILL, [WRONG, 1])
+    for text, answer in zip(WRONG, answers, strict=True):
+        with pytest.raises(BlankLMError) as error:
+            english.fill(text)
+        assert answer["bad"] and answer["wrong"] == str(error.value), text

@@ -1,0 +1,344 @@
+// Fill spans: choose how many words each holds, then write them from left to right. The search of
+// src/blanklm/decoding/spans.py, span_scores.py and span_tasks.py, whose names and numbers these are.
+
+import { logSumExp } from "./model.js";
+import { BlankLMError } from "./template.js";
+import { BLANK, KINDS, SPACE } from "./tokenizer.js";
+
+const HYPOTHESES = 2; // of each length
+const ONE_WORD = 0.2, QUANTILES = [0.3, 0.5, 0.7]; // a single word where that is probable; else these of longer lengths
+const IMPROBABLE = 0.2; // to end a span, or not, at less than this is not considered
+const SPARE = 2; // words by which a span may become longer than the length chosen
+const IN_A_ROW = 3; // so many tokens are not written twice in a row
+const PARTS = 12; // tokens in a word, at most
+const LOOKED_AT = 16; // of the most probable words of a blank; more where rules refuse them
+const UNTOLD = -1; // words of a blank whose length is not chosen yet
+const EVEN = 0.8; // fills of different lengths are compared by log p / tokens^this
+const LONGEST_SPAN = 64, LONGEST = LONGEST_SPAN / 2; // tokens, and words, in a blank of no given length
+const NO_REPEAT_WITHIN = 6; // symbols on either side
+
+// --- What is to be written --------------------------------------------------------------------------------------------
+
+/** A canvas whose touching blanks are taken as one span each; lengths count the words that begin inside. */
+export class Task {
+  constructor(tokenizer, maxLength, { ids, spaces }, blanks) {
+    Object.assign(this, { tokenizer, maxLength, ids: [], spans: [] });
+    let number = 0;
+    ids.forEach((id, i) => {
+      if (id === BLANK && i > 0 && ids[i - 1] === BLANK) {
+        this.spans.at(-1).blanks.push(blanks[number++]);
+        return;
+      }
+      if (id === BLANK) this.spans.push({ startsWord: spaces[number], blanks: [blanks[number++]] });
+      this.ids.push(id);
+    });
+    for (const span of this.spans) {
+      const sum = (key) => span.blanks.reduce((total, blank) => total + blank[key], 0) - (span.startsWord ? 0 : 1);
+      Object.assign(span, { least: sum("min"), most: sum("max") });
+    }
+    this.touching = this.spans.some((span) => span.blanks.length > 1);
+  }
+
+  begin() {
+    let number = 0;
+    const origins = this.ids.map((id) => (id === BLANK ? number++ : -1));
+    return this.writing({ items: this.ids, origins, logProb: 0, steps: [] });
+  }
+
+  /** Go on with the leftmost blank of a draft; a length that is given needs no choice. */
+  writing(draft) {
+    const writing = { draft, words: UNTOLD, spare: 0, parts: 0, afterSpace: false, length: UNTOLD, before: draft };
+    if (isFinished(draft)) return writing;
+    const { least, most } = this.span(draft);
+    return least === most ? { ...writing, words: least, length: least } : writing;
+  }
+
+  span(draft) {
+    return this.spans[originOf(draft)];
+  }
+
+  /** How many words the leftmost blank may hold at most. */
+  longest(draft) {
+    const room = this.maxLength - draft.items.length + 1, { least, most } = this.span(draft);
+    const others = this.spans.slice(originOf(draft) + 1).reduce((sum, span) => sum + Math.max(1, span.least), 0);
+    return Math.max(least, Math.min(most === Infinity ? LONGEST : most, room - others + blanksIn(draft) - 1));
+  }
+
+  /** Whether the leftmost blank may take another token and stay open. */
+  hasRoom(draft) {
+    const origin = originOf(draft);
+    const limited = this.spans[origin].most === Infinity && count(draft.origins, origin) > LONGEST_SPAN;
+    return draft.items.length < this.maxLength && !limited;
+  }
+
+  /** What a finished draft wrote into each of the user's blanks: lists of { token, logProb }. */
+  written(draft) {
+    const steps = draft.steps.values();
+    return this.spans.flatMap((span, number) => {
+      const tokens = draft.items.filter((_, i) => draft.origins[i] === number);
+      return divide(tokens, span.blanks, (token) => this.tokenizer.startsWord(token)).map((part) =>
+        part.map((token) => ({ token, logProb: steps.next().value })));
+    });
+  }
+}
+
+/** Divide what was written over blanks that touch: whole words, as evenly as their lengths allow. */
+function divide(tokens, blanks, startsWord) {
+  const starts = tokens.flatMap((token, i) => (i === 0 || startsWord(token) ? [i] : []));
+  const counts = blanks.map(({ min }) => min);
+  for (let left = starts.length - counts.reduce((a, b) => a + b); left > 0; left--) {
+    const open = counts.flatMap((words, i) => (words < blanks[i].max ? [i] : []));
+    if (!open.length) open.push(counts.length - 1);
+    counts[open.reduce((a, b) => (counts[b] < counts[a] ? b : a))] += 1;
+  }
+  let words = 0;
+  const cuts = [0, ...counts.slice(0, -1).map((more) => starts[(words += more)] ?? tokens.length), tokens.length];
+  return counts.map((_, i) => tokens.slice(cuts[i], cuts[i + 1]));
+}
+
+const isFinished = (draft) => !draft.items.includes(BLANK);
+const originOf = (draft) => draft.origins[draft.items.indexOf(BLANK)];
+const count = (items, wanted) => items.reduce((sum, item) => sum + (item === wanted), 0);
+const blanksIn = (draft) => count(draft.items, BLANK);
+
+/** How good the fill of the last blank is, beside others of other lengths. */
+function scoreOf({ draft, before }) {
+  return (draft.logProb - before.logProb) / Math.max(1, draft.steps.length - before.steps.length) ** EVEN;
+}
+
+/** Write a token into the leftmost blank, and leave a blank after it or not. */
+function write(draft, token, more, logProb) {
+  const at = draft.items.indexOf(BLANK);
+  const origin = draft.origins[at];
+  return {
+    items: [...draft.items.slice(0, at), token, ...(more ? [BLANK] : []), ...draft.items.slice(at + 1)],
+    origins: [...draft.origins.slice(0, at), origin, ...(more ? [origin] : []), ...draft.origins.slice(at + 1)],
+    logProb: draft.logProb + logProb,
+    steps: [...draft.steps, logProb],
+  };
+}
+
+// --- What may follow --------------------------------------------------------------------------------------------------
+
+/** What may follow a writing, with its probability. */
+class View {
+  constructor(task, writing, { logPWord, logPLength, fromBlank }) {
+    Object.assign(this, { task, writing, logPLength, fromBlank });
+    this.logP = logPWord.slice();
+    this.#forbid();
+  }
+
+  /** Set what may not be written to -Infinity. */
+  #forbid() {
+    const { task: { tokenizer }, writing: { draft } } = this, at = draft.items.indexOf(BLANK);
+    const allowed = this.#kindsAllowed(at);
+    const noLetters = at > 0 && tokenizer.wantsSpace(draft.items[at - 1]); // "door," is not "door,and"
+    for (let token = 0; token < this.logP.length; token++) {
+      const refused = !allowed[tokenizer.kind(token)] || (noLetters && tokenizer.beginsWithLetter(token));
+      if (refused) this.logP[token] = -Infinity;
+    }
+    for (const token of repeats(draft.items, at, tokenizer)) this.logP[token] = -Infinity;
+  }
+
+  #kindsAllowed(at) {
+    const { task, writing } = this, { draft } = writing, span = task.span(draft);
+    const leads = at === 0 || draft.origins[at - 1] !== draft.origins[at];
+    const starts = Boolean(writing.words || writing.spare) && !writing.afterSpace && (!leads || span.startsWord);
+    const continues = writing.parts < PARTS && (!leads || !span.startsWord);
+    const allowed = new Array(KINDS).fill(starts);
+    [allowed[0], allowed[2], allowed[SPACE]] = [false, continues || !starts, starts];
+    return allowed;
+  }
+
+  // Lengths
+
+  get lengths() {
+    const { least, startsWord } = this.task.span(this.writing.draft), first = Math.max(least, Number(startsWord));
+    return Array.from({ length: this.task.longest(this.writing.draft) + 1 - first }, (_, i) => first + i);
+  }
+
+  /** Log p of these lengths among themselves; the last that the model tells apart stands for all longer. */
+  #logPLengths(words) {
+    const last = this.logPLength.length - 1, longer = words.at(-1) > last;
+    const logP = words.map((n) => this.logPLength[Math.min(n, last)] - (longer ? Math.LN2 * Math.max(0, n - last + 1) : 0));
+    const total = logSumExp(logP);
+    return logP.map((value) => value - total);
+  }
+
+  withChosenLengths() {
+    const words = this.lengths, logP = this.#logPLengths(words);
+    return chooseLengths(logP.map(Math.exp), words).map((i) => this.#ofLength(words[i], logP[i]));
+  }
+
+  withLengths(need) {
+    const words = this.lengths, logP = this.#logPLengths(words);
+    const best = words.map((_, i) => i).sort((a, b) => logP[b] - logP[a]).slice(0, need);
+    return best.map((i) => this.#ofLength(words[i], logP[i]));
+  }
+
+  #ofLength(words, logP) {
+    const draft = { ...this.writing.draft, logProb: this.writing.draft.logProb + logP };
+    const spare = Math.max(0, Math.min(SPARE, this.task.longest(draft) - words));
+    return { ...this.writing, draft, words, length: words, spare };
+  }
+
+  // Words
+
+  /** The actions on some tokens that are open, given log p [no, yes] that a blank stays after each. */
+  actions(tokens, more) {
+    return tokens.flatMap((token, i) => this.#sides(token, more[i])
+      .map((side) => ({ token, more: side === 1, logProb: this.logP[token] + more[i][side] })));
+  }
+
+  #sides(token, logPMore) {
+    const { task, writing } = this, { tokenizer } = task, { words, parts } = this.#countsAfter(token);
+    const room = task.hasRoom(writing.draft), isSpace = token === tokenizer.space;
+    let sides = words === 0 || !room ? [0] : [];
+    if (room && (words > 0 || parts < PARTS)) sides.push(1);
+    if (room && (isSpace || tokenizer.opens(token))) sides = [1];
+    if (sides.length === 2) sides = sides.filter((side) => logPMore[side] > Math.log(IMPROBABLE));
+    return isSpace && !task.touching ? sides.filter((side) => side === 1) : sides;
+  }
+
+  #countsAfter(token) {
+    const { writing } = this, starts = this.task.tokenizer.startsWord(token);
+    const spared = starts && writing.words === 0;
+    return {
+      words: writing.words - Number(starts && !spared),
+      spare: writing.spare - Number(spared),
+      parts: starts ? 1 : writing.parts + 1,
+    };
+  }
+
+  after({ token, more, logProb }) {
+    const draft = write(this.writing.draft, token, more, logProb);
+    return { ...this.writing, ...this.#countsAfter(token), draft, afterSpace: more && token === this.task.tokenizer.space };
+  }
+}
+
+/** What is not written again: long words nearby, the word before, three tokens in a row. */
+function repeats(items, at, tokenizer) {
+  const left = items.slice(0, at), right = items.slice(at + 1, at + 1 + NO_REPEAT_WITHIN);
+  const found = [...left.slice(-NO_REPEAT_WITHIN), ...right].filter((token) => tokenizer.isLongWord(token));
+  if (left.length && tokenizer.startsWord(left.at(-1))) found.push(left.at(-1));
+  const ending = left.slice(1 - IN_A_ROW);
+  for (let i = 0; i + IN_A_ROW <= left.length; i++) {
+    if (ending.every((token, k) => left[i + k] === token)) found.push(left[i + IN_A_ROW - 1]);
+  }
+  return found;
+}
+
+/** The places among `words` of the lengths worth a try: a single word, or lengths about the median of the longer ones. */
+function chooseLengths(p, words) {
+  if (words.length === 1 || (words[0] <= 1 && p[0] >= ONE_WORD)) return [0];
+  const longer = p.map((share, i) => (i === 0 && words[0] <= 1 ? 0 : share));
+  const total = longer.reduce((a, b) => a + b);
+  let sum = 0;
+  const sums = longer.map((share) => (sum += share));
+  return [...new Set(QUANTILES.map((quantile) => sums.findIndex((value) => value >= quantile * total)))];
+}
+
+/** The `need` greatest values' places, greatest first. */
+function top(values, need) {
+  const best = [];
+  values.forEach((value, place) => {
+    if (best.length === need && value <= values[best[need - 1]]) return;
+    let at = best.length;
+    while (at > 0 && values[best[at - 1]] < value) at--;
+    best.splice(at, 0, place);
+    best.length = Math.min(best.length, need);
+  });
+  return best;
+}
+
+/** The writings that follow each view: of some lengths where none is chosen yet, else by the `need` best actions. */
+async function following(model, views, needs) {
+  const found = views.map(({ writing }, v) => (writing.words === UNTOLD ? views[v].withChosenLengths() : null));
+  let waiting = views.map((_, v) => v).filter((v) => !found[v]), factor = 1;
+  while (waiting.length) {
+    const looked = waiting.map((v) => Math.min(views[v].logP.length, factor * Math.max(LOOKED_AT, 2 * needs[v])));
+    const tokens = waiting.map((v, i) => top(views[v].logP, looked[i]));
+    const open = waiting.map((v, i) => tokens[i].filter((token) => views[v].logP[token] > -Infinity));
+    const more = open.some((own) => own.length) ? await model.more(waiting.map((v) => views[v].fromBlank), open) : open;
+    const again = [];
+    waiting.forEach((v, i) => {
+      const view = views[v], actions = view.actions(open[i], more[i]);
+      if (actions.length < needs[v] && looked[i] < view.logP.length && open[i].length === looked[i]) {
+        again.push(v);
+        return;
+      }
+      actions.sort((a, b) => b.logProb - a.logProb);
+      found[v] = actions.slice(0, needs[v]).map((action) => view.after(action));
+    });
+    [waiting, factor] = [again, 8 * factor];
+  }
+  return found;
+}
+
+// --- The search -------------------------------------------------------------------------------------------------------
+
+/** The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next. */
+class Track {
+  constructor(task, start, beam) {
+    Object.assign(this, { task, beam, active: [start], closed: [], finished: [] });
+  }
+
+  /** Keep the most probable of each length. */
+  advance(reached) {
+    const blanks = blanksIn(this.active[0].draft), byLength = new Map();
+    for (const writing of reached.sort((a, b) => b.draft.logProb - a.draft.logProb)) {
+      const alike = byLength.get(writing.length) ?? [];
+      if (alike.length < this.beam) byLength.set(writing.length, [...alike, writing]);
+    }
+    const kept = [...byLength.values()].flat();
+    this.active = kept.filter(({ draft }) => blanksIn(draft) === blanks);
+    this.closed.push(...kept.filter(({ draft }) => blanksIn(draft) < blanks));
+    if (this.active.length || !this.closed.length) return;
+    this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
+    if (isFinished(this.closed[0].draft)) this.finished = this.closed;
+    else [this.active, this.closed] = [[this.task.writing(this.closed[0].draft)], []];
+  }
+}
+
+async function viewsOf(model, task, writings) {
+  // To words that are spared, a span of none is one of one.
+  const words = writings.map((writing) => (writing.words === 0 && writing.spare > 0 ? 1 : writing.words));
+  const scores = await model.score(writings.map(({ draft }) => draft.items), words);
+  return writings.map((writing, r) => new View(task, writing, scores[r]));
+}
+
+/**
+ * The best finished draft and `n - 1` alternatives, which come of other lengths of the first blank. `watch` is called
+ * and awaited before each pass, with the draft that leads; what it throws ends the search.
+ */
+export async function writeSpans(model, task, n, watch) {
+  const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES)];
+  if (n > 1 && start.words === UNTOLD) {
+    const [view] = await viewsOf(model, task, [start]);
+    tracks.push(...view.withLengths(n).map((writing) => new Track(task, writing, HYPOTHESES)));
+  } else if (n > HYPOTHESES) {
+    tracks.push(new Track(task, start, n));
+  }
+  for (;;) {
+    const waiting = tracks.filter(({ active }) => active.length);
+    if (!waiting.length) break;
+    await watch((waiting.includes(tracks[0]) ? tracks[0] : waiting[0]).active[0].draft);
+    const writings = waiting.flatMap(({ active }) => active);
+    const beams = waiting.flatMap(({ active, beam }) => active.map(() => beam));
+    const reached = await following(model, await viewsOf(model, task, writings), beams);
+    for (const track of waiting) track.advance(reached.splice(0, track.active.length).flat());
+  }
+  return ranked(tracks).slice(0, n);
+}
+
+/** The best of the first track; then the best of all by probability per token. */
+function ranked(tracks) {
+  if (!tracks[0].finished.length) throw new BlankLMError("no fill was found: give the blanks other lengths");
+  const [best, ...rest] = tracks[0].finished.map(({ draft }) => draft);
+  rest.push(...tracks.slice(1).flatMap(({ finished }) => finished.map(({ draft }) => draft)));
+  const perToken = ({ logProb, steps }) => logProb / Math.max(1, steps.length);
+  rest.sort((a, b) => perToken(b) - perToken(a));
+  const distinct = new Map();
+  for (const draft of [best, ...rest]) if (!distinct.has(`${draft.items}`)) distinct.set(`${draft.items}`, draft);
+  return [...distinct.values()];
+}
