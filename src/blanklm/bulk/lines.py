@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -35,6 +35,8 @@ class Line:
     text: str
     constraints: Any = None
     error: str | None = None
+    options: Any = None  # of its blanks, for choosing
+    alternatives: Any = None
 
     @property
     def place(self) -> str:
@@ -132,7 +134,8 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
     line_text = record.get("text", record.get("input")) if isinstance(record, dict) else None
     if not isinstance(line_text, str):
         return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
-    return Line(number, line_text, record.get("constraints"))
+    found = Line(number, line_text, record.get("constraints"))
+    return replace(found, options=record.get("options"), alternatives=record.get("alternatives"))
 
 
 def attempt(line: Line, work: Callable[[str], T]) -> T | str:

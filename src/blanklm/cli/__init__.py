@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from blanklm.cli.about import data, info, models
+from blanklm.cli.choose import choose
 from blanklm.cli.evaluate import evaluate
 from blanklm.cli.fill import fill, sample
 from blanklm.cli.reproduce import reproduce
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (fill, sample, restore, score, train, evaluate, transfer, serve, models, info, data, reproduce):
+for command in (fill, sample, choose, restore, score, train, evaluate, transfer, serve, models, info, data, reproduce):
     app.command()(command)
 
 
