@@ -15,7 +15,7 @@ import torch
 
 from blanklm import pretrained
 from blanklm.choosing.choose import Choices, rank
-from blanklm.choosing.options import TEMPERATURES, ChooseOptions
+from blanklm.choosing.options import ChooseOptions
 from blanklm.choosing.question import Question
 from blanklm.core import likelihood
 from blanklm.core.canvas import Fill, Trajectory
@@ -246,12 +246,11 @@ class BlankLM:
 
         ``options``: a list for each blank, all of whose combinations are compared; one list is for the only blank.
         ``alternatives`` in their place: each has a string for every blank, or is a whole text if there is no ``text``.
-        ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature. ``check`` is called with the
-        number of canvases just scored; what it raises stops the work.
+        ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_token. ``check`` is called
+        with the number of canvases just scored; what it raises stops the work.
         """
         how = ChooseOptions(**settings) if how is None else replace(how, **settings)
-        if how.temperature is None:
-            how = replace(how, temperature=TEMPERATURES.get(self.about.get("name", ""), 1.0))
+        how = how.calibrated_for(self.about.get("name", ""))
         one = text is None or isinstance(text, str | Question)
         questions = [
             entry if isinstance(entry, Question) else self.question(entry, options, alternatives)

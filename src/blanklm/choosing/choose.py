@@ -84,12 +84,15 @@ def rank(
         own = [next(log_weights) for _ in compared]
         width = max(map(len, own))
         paired = np.stack([np.broadcast_to(weights, (width,)) for weights in own])  # [N, m]
-        log_p, probabilities, errors = calibrated(paired, options.temperature or 1.0)
+        tokens = np.array([len(question.alternative(spans).hidden) for spans in compared])
+        log_p, probabilities, errors = calibrated(
+            paired, options.temperature or 1.0, (options.per_token or 0.0) * tokens
+        )
         choices = [
             Choice(question.tokenizer.render(question.template, spans), spans, *map(float, numbers))
             for spans, *numbers in zip(compared, probabilities, errors, log_p, strict=True)
         ]
-        choices.sort(key=lambda choice: -choice.log_prob)
+        choices.sort(key=lambda choice: -choice.probability)
         ranked.append(Choices(tuple(choices), question.count))
     return ranked
 
@@ -113,17 +116,19 @@ def most_canvases(question: Question, options: ChooseOptions) -> int:
     return options.beam * each + tried * ROUGH_ORDERS * tokens
 
 
-def calibrated(log_weights: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def calibrated(
+    log_weights: np.ndarray, temperature: float, credit: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log p [N] from log weights [N, m] of paired orders, the probabilities among them, and the errors of these.
 
-    The probabilities are those of log p / temperature. Their errors are by the delta method: what all alternatives
+    The probabilities are those of (log p + credit) / temperature. Their errors are by the delta method: what all alternatives
     have in common in an order cancels.
     """
     most = log_weights.max(1, keepdims=True)
     weights = np.exp(log_weights - most)  # [N, m]
     mean = weights.mean(1)
     log_p = most[:, 0] + np.log(mean)
-    scaled = log_p / temperature
+    scaled = (log_p + credit) / temperature
     probabilities = np.exp(scaled - np.logaddexp.reduce(scaled))  # [N]
     orders = log_weights.shape[1]
     if orders == 1:

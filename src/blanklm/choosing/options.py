@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blanklm.errors import BlankLMError, OptionError
 from blanklm.options import option
 
-# Fitted on held-out questions by blanklm.paper.tables.choosing; results/choosing/temperatures.json has the fit.
-TEMPERATURES = {"english": 1.0, "english-small": 1.0}
+# Fitted on held-out questions by blanklm.paper.tables.choosing: results/choosing has the fits.
+CALIBRATIONS = {"english": (2.0, 4.0), "english-small": (2.8, 5.2)}  # temperature, nats per token
 _NUMBERED = re.compile(r"\s*(\d{1,9})\s*=(.*)", re.DOTALL)
 
 
@@ -26,7 +26,22 @@ class ChooseOptions:
         None, "Divides log p before it becomes a probability; by default as fitted for the model.", gt=0, le=100
     )
 
+    per_token: float | None = option(
+        None, "Nats added to log p for each token: options of any length are then ranked alike. 0: none.", ge=-100, le=100
+    )
+
+    def calibrated_for(self, model: str) -> ChooseOptions:
+        """Return these options with the temperature and the nats per token that were fitted for a model."""
+        temperature, per_token = CALIBRATIONS.get(model, (1.0, 0.0))
+        return replace(
+            self,
+            temperature=temperature if self.temperature is None else self.temperature,
+            per_token=per_token if self.per_token is None else self.per_token,
+        )
+
     def __post_init__(self) -> None:
+        if self.per_token is not None and not math.isfinite(self.per_token):
+            raise OptionError("per_token", f"the nats per token must be a number, not {self.per_token}")
         if self.orders < 1:
             raise OptionError("orders", "the number of orders must be at least 1")
         if self.beam < 1:

@@ -1,8 +1,8 @@
 """Measure ``choose``: sentence completion, and how far its probabilities may be trusted.
 
-    BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.choosing OUT.json --model english
+    BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.choosing OUT/ --model english english-small
 
-The temperature is fitted on half of the questions made from held-out texts, with options of one to three words, and
+A temperature and a credit per token are fitted on half of the questions made from held-out texts, with options of one to three words, and
 reported on the other half. Questions whose answered sentence stands in the training texts are reported apart.
 """
 
@@ -21,21 +21,23 @@ from blanklm.data import read_corpus
 from blanklm.paper.provenance import Row, write_result
 from blanklm.paper.tasks.completion import Asked, of_any_length, seen_in_training, sentence_completion
 
-HELD_OUT = 600  # questions, half of them to fit the temperature
-TEMPERATURES = np.round(np.arange(0.5, 4.01, 0.05), 2)
+HELD_OUT = 400  # questions, half of them to fit the temperature
+TEMPERATURES = np.round(np.arange(0.5, 6.01, 0.1), 1)
+PER_TOKEN = np.round(np.arange(0.0, 9.01, 0.2), 1)  # nats
 AT_ONCE = 32
 
 
-def log_probs(model: BlankLM, questions: Sequence[Asked]) -> np.ndarray:
-    """log p [N, 5] of the options of each question."""
-    rows = []
+def log_probs(model: BlankLM, questions: Sequence[Asked]) -> tuple[np.ndarray, np.ndarray]:
+    """log p [N, 5] of the options of each question, and their tokens [N, 5]."""
+    rows, tokens = [], []
     for start in range(0, len(questions), AT_ONCE):
         group = questions[start : start + AT_ONCE]
-        found = model.choose([model.question(asked.text, alternatives=asked.alternatives) for asked in group])
-        for asked, choices in zip(group, found, strict=True):
+        parsed = [model.question(asked.text, alternatives=asked.alternatives) for asked in group]
+        for asked, question, choices in zip(group, parsed, model.choose(parsed), strict=True):
             by_spans = {choice.spans: choice.log_prob for choice in choices.choices}
             rows.append([by_spans[row] for row in asked.alternatives])
-    return np.array(rows)
+            tokens.append([len(question.alternative(row).hidden) for row in asked.alternatives])
+    return np.array(rows), np.array(tokens)
 
 
 def accuracy(log_p: np.ndarray, answers: np.ndarray) -> Row:
@@ -56,37 +58,50 @@ def calibration(log_p: np.ndarray, answers: np.ndarray, temperature: float) -> R
     return {"nats": float(-np.log(p[np.arange(len(p)), answers]).mean()), "ece": float(sum(gaps))}
 
 
-def measure(name: str, device: str | None) -> Row:
+def fit(log_p: np.ndarray, tokens: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
+    """The temperature and the nats per token that make the answers most probable."""
+    tried = [(float(temperature), float(nats)) for temperature in TEMPERATURES for nats in PER_TOKEN]
+    return min(tried, key=lambda pair: calibration(log_p + pair[1] * tokens, answers, pair[0])["nats"])
+
+
+def measure(name: str, device: str | None, seen: set[int]) -> Row:
     model = BlankLM.from_pretrained(name, device)
     started = time.perf_counter()
     row: Row = {"model": Path(name).name, "parameters": model.parameters, "device": str(model.model.device)}
     made = of_any_length(read_corpus("english", "valid"), HELD_OUT)
-    log_p, answers = log_probs(model, made), np.array([asked.answer for asked in made])
-    fitted, rest = slice(0, len(made) // 2), slice(len(made) // 2, None)
-    nats = [calibration(log_p[fitted], answers[fitted], temperature)["nats"] for temperature in TEMPERATURES]
-    temperature = float(TEMPERATURES[int(np.argmin(nats))])
-    row["temperature"] = temperature
-    row["held_out"] = accuracy(log_p[rest], answers[rest]) | {
-        "raw": calibration(log_p[rest], answers[rest], 1.0),
-        "fitted": calibration(log_p[rest], answers[rest], temperature),
-    }
+    (log_p, tokens), answers = log_probs(model, made), np.array([asked.answer for asked in made])
+    half, rest = slice(0, len(made) // 2), slice(len(made) // 2, None)
+    temperature, per_token = fit(log_p[half], tokens[half], answers[half])
+    row |= {"temperature": temperature, "per_token": per_token}
+
+    def both(log_p: np.ndarray, tokens: np.ndarray, answers: np.ndarray) -> Row:
+        """By log p alone, and as fitted."""
+        fitted = log_p + per_token * tokens
+        return {
+            "raw": accuracy(log_p, answers) | calibration(log_p, answers, 1.0),
+            "fitted": accuracy(fitted, answers) | calibration(fitted, answers, temperature),
+        }
+
+    row["held_out"] = both(log_p[rest], tokens[rest], answers[rest])
     for test in ("msr", "sat"):
         asked = sentence_completion(test)
-        log_p, answers = log_probs(model, asked), np.array([question.answer for question in asked])
-        row[test] = accuracy(log_p, answers) | calibration(log_p, answers, temperature)
+        (log_p, tokens), answers = log_probs(model, asked), np.array([question.answer for question in asked])
+        row[test] = both(log_p, tokens, answers)
         parts = {f"{count} blanks": np.array([question.blanks == count for question in asked]) for count in (1, 2)}
         if test == "msr":
-            seen = seen_in_training(asked)
             parts = {"seen": np.array([number in seen for number in range(len(asked))])}
             parts["unseen"] = ~parts["seen"]
-        row[test] |= {part: accuracy(log_p[which], answers[which]) for part, which in parts.items() if which.any()}
+        fitted = log_p + per_token * tokens
+        row[test] |= {part: accuracy(fitted[which], answers[which]) for part, which in parts.items() if which.any()}
     return row | {"seconds": round(time.perf_counter() - started, 1)}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--model", default="english", help="a bundled name or a folder")
+    parser.add_argument("out", type=Path, help="a folder")
+    parser.add_argument("--model", nargs="+", default=["english"], help="bundled names or folders")
     parser.add_argument("--device")
     options = parser.parse_args()
-    write_result(options.out, measure(options.model, options.device))
+    seen = seen_in_training(sentence_completion("msr"))
+    for name in options.model:
+        write_result(options.out / f"{Path(name).name}.json", measure(name, options.device, seen))
