@@ -121,8 +121,8 @@ def calibrated(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log p [N] from log weights [N, m] of paired orders, the probabilities among them, and the errors of these.
 
-    The probabilities are those of (log p + credit) / temperature. Their errors are by the delta method: what all alternatives
-    have in common in an order cancels.
+    The probabilities are those of (log p + credit) / temperature. Their errors are by the delta method: what all
+    alternatives have in common in an order cancels.
     """
     most = log_weights.max(1, keepdims=True)
     weights = np.exp(log_weights - most)  # [N, m]

@@ -27,7 +27,7 @@ class ChooseOptions:
     )
 
     per_token: float | None = option(
-        None, "Nats added to log p for each token: options of any length are then ranked alike. 0: none.", ge=-100, le=100
+        None, "Nats added to log p for each token, so that length counts for little; 0: none.", ge=-100, le=100
     )
 
     def calibrated_for(self, model: str) -> ChooseOptions:

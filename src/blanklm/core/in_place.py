@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from blanklm.core.policy import OrderedModel, Scorer
+from blanklm.core.policy import OrderedModel, Scorer, Scores
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
 
@@ -71,22 +71,30 @@ def action_log_probs(policy: Scorer, actions: Sequence[Action], check: Check | N
     for number, one in enumerate(actions):
         by_canvas.setdefault(one.canvas, []).append(number)
     found = np.zeros(len(actions))
-    canvases = sorted(by_canvas, key=len)
-    for group in _passes(canvases, TOKENS_AT_ONCE.get(policy.device.type, 4096)):
-        ids, lengths = pad(group)
-        scores = policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
-        blanks = (ids == BLANK).sum(1)  # [B]
-        first = (blanks.cumsum(0) - blanks).tolist()  # [B] the row of each canvas's first blank
-        asked = [(first[c] + actions[n].blank, n) for c, canvas in enumerate(group) for n in by_canvas[canvas]]
+    for group, scores, first in read(policy, list(by_canvas), check):
+        asked = [
+            (row + actions[n].blank, n) for canvas, row in zip(group, first, strict=True) for n in by_canvas[canvas]
+        ]
         rows = torch.tensor([row for row, _ in asked], device=policy.device)  # [M]
         words = torch.tensor([actions[n].token for _, n in asked], device=policy.device)  # [M]
         sides = torch.tensor([[actions[n].side] for _, n in asked], device=policy.device)  # [M, 1]
         log_p = scores.log_p_blank[rows] + scores.log_p_word[rows, words]
         log_p = log_p + scores.log_p_sides(rows, words).gather(1, sides).squeeze(1)  # [M]
         found[[n for _, n in asked]] = log_p.double().cpu().numpy()
+    return found
+
+
+def read(
+    policy: Scorer, canvases: Sequence[tuple[int, ...]], check: Check | None = None
+) -> Iterator[tuple[Sequence[tuple[int, ...]], Scores, list[int]]]:
+    """Score canvases a pass at a time: those of the pass, their scores, and the row of the first blank of each."""
+    for group in _passes(sorted(canvases, key=len), TOKENS_AT_ONCE.get(policy.device.type, 4096)):
+        ids, lengths = pad(group)
+        scores = policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
+        blanks = (ids == BLANK).sum(1)  # [B]
+        yield group, scores, (blanks.cumsum(0) - blanks).tolist()
         if check:
             check(len(group))
-    return found
 
 
 def _passes(canvases: Sequence[tuple[int, ...]], tokens: int) -> Iterator[Sequence[tuple[int, ...]]]:

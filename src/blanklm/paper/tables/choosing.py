@@ -2,8 +2,9 @@
 
     BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.choosing OUT/ --model english english-small
 
-A temperature and a credit per token are fitted on half of the questions made from held-out texts, with options of one to three words, and
-reported on the other half. Questions whose answered sentence stands in the training texts are reported apart.
+A temperature and a credit per token are fitted on half of the questions made from held-out texts, with options of one
+to three words, and reported on the other half. Questions whose answered sentence stands in the training texts come
+apart.
 """
 
 from __future__ import annotations
