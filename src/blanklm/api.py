@@ -246,7 +246,7 @@ class BlankLM:
 
         ``options``: a list for each blank, all of whose combinations are compared; one list is for the only blank.
         ``alternatives`` in their place: each has a string for every blank, or is a whole text if there is no ``text``.
-        ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_token. ``check`` is called
+        ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_word. ``check`` is called
         with the number of canvases just scored; what it raises stops the work.
         """
         how = ChooseOptions(**settings) if how is None else replace(how, **settings)

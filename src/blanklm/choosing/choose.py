@@ -84,10 +84,8 @@ def rank(
         own = [next(log_weights) for _ in compared]
         width = max(map(len, own))
         paired = np.stack([np.broadcast_to(weights, (width,)) for weights in own])  # [N, m]
-        tokens = np.array([len(question.alternative(spans).hidden) for spans in compared])
-        log_p, probabilities, errors = calibrated(
-            paired, options.temperature or 1.0, (options.per_token or 0.0) * tokens
-        )
+        words = np.array([len(" ".join(spans).split()) for spans in compared])
+        log_p, probabilities, errors = calibrated(paired, options.temperature or 1.0, (options.per_word or 0.0) * words)
         choices = [
             Choice(question.tokenizer.render(question.template, spans), spans, *map(float, numbers))
             for spans, *numbers in zip(compared, probabilities, errors, log_p, strict=True)

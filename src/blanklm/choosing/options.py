@@ -11,7 +11,7 @@ from blanklm.errors import BlankLMError, OptionError
 from blanklm.options import option
 
 # Fitted on held-out questions by blanklm.paper.tables.choosing: results/choosing has the fits.
-CALIBRATIONS = {"english": (2.0, 4.0), "english-small": (2.8, 5.2)}  # temperature, nats per token
+CALIBRATIONS = {"english": (1.5, 2.0), "english-small": (4.2, 6.2)}  # temperature, nats per word
 _NUMBERED = re.compile(r"\s*(\d{1,9})\s*=(.*)", re.DOTALL)
 
 
@@ -26,22 +26,25 @@ class ChooseOptions:
         None, "Divides log p before it becomes a probability; by default as fitted for the model.", gt=0, le=100
     )
 
-    per_token: float | None = option(
-        None, "Nats added to log p for each token, so that length counts for little; 0: none.", ge=-100, le=100
+    per_word: float | None = option(
+        None,
+        "Nats added to log p for each word, so that length counts for little; by default as fitted.",
+        ge=-100,
+        le=100,
     )
 
     def calibrated_for(self, model: str) -> ChooseOptions:
-        """Return these options with the temperature and the nats per token that were fitted for a model."""
-        temperature, per_token = CALIBRATIONS.get(model, (1.0, 0.0))
+        """Return these options with the temperature and the nats per word that were fitted for a model."""
+        temperature, per_word = CALIBRATIONS.get(model, (1.0, 0.0))
         return replace(
             self,
             temperature=temperature if self.temperature is None else self.temperature,
-            per_token=per_token if self.per_token is None else self.per_token,
+            per_word=per_word if self.per_word is None else self.per_word,
         )
 
     def __post_init__(self) -> None:
-        if self.per_token is not None and not math.isfinite(self.per_token):
-            raise OptionError("per_token", f"the nats per token must be a number, not {self.per_token}")
+        if self.per_word is not None and not math.isfinite(self.per_word):
+            raise OptionError("per_word", f"the nats per word must be a number, not {self.per_word}")
         if self.orders < 1:
             raise OptionError("orders", "the number of orders must be at least 1")
         if self.beam < 1:

@@ -13,22 +13,26 @@ import numpy as np
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 MOST_ALIKE = 12  # words of like spelling that are tried
 RARE = 30  # a word that is rarer than this in the corpus may be a misspelling that many make
-# Verbs whose forms spelling does not connect: base, past, participle where it differs.
-_VERBS = """be was been|be were been|be is|be are|be am|go went gone|buy bought|bring brought|think thought|catch caught
-teach taught|seek sought|fight fought|eat ate eaten|see saw seen|take took taken|give gave given|come came|become became
-run ran|begin began begun|drink drank drunk|sing sang sung|swim swam swum|ring rang rung|sink sank sunk|write wrote written
-drive drove driven|ride rode ridden|rise rose risen|break broke broken|speak spoke spoken|steal stole stolen|choose chose chosen
-wake woke woken|freeze froze frozen|wear wore worn|tear tore torn|bear bore born|swear swore sworn|know knew known
-grow grew grown|throw threw thrown|fly flew flown|blow blew blown|draw drew drawn|show showed shown|fall fell fallen
-get got gotten|forget forgot forgotten|sit sat|stand stood|understand understood|tell told|sell sold|say said|pay paid
-lay laid|make made|have had|have has|do did done|do does|find found|bind bound|wind wound|leave left|feel felt|keep kept
-sleep slept|weep wept|sweep swept|meet met|read read|lead led|feed fed|bleed bled|hold held|hear heard|build built|send sent
-spend spent|lend lent|bend bent|lose lost|shoot shot|win won|sting stung|dig dug|hang hung|stick stuck|strike struck
-shine shone|hide hid hidden|bite bit bitten|light lit|shake shook shaken|mistake mistook mistaken|lie lay lain|mean meant
-dream dreamt|learn learnt|deal dealt|creep crept|swing swung|spin spun|forgive forgave forgiven|child children|man men
-woman women|foot feet|tooth teeth|mouse mice|goose geese|person people|good better best|bad worse worst|this these
-that those|a an|I me|he him|she her|we us|they them|who whom|much many|less fewer|its it's|your you're|their they're there
-to too two|than then|whose who's|affect effect|lose loose|accept except|of off"""
+# Words of one family, or often mistaken for each other, that spelling does not connect.
+_FAMILIES = """be was been|be were been|be is|be are|be am|go went gone|buy bought|bring brought|think thought
+catch caught|teach taught|seek sought|fight fought|eat ate eaten|see saw seen|take took taken
+give gave given|come came|become became|run ran|begin began begun|drink drank drunk|sing sang sung
+swim swam swum|ring rang rung|sink sank sunk|write wrote written|drive drove driven|ride rode ridden
+rise rose risen|break broke broken|speak spoke spoken|steal stole stolen|choose chose chosen
+wake woke woken|freeze froze frozen|wear wore worn|tear tore torn|bear bore born|swear swore sworn
+know knew known|grow grew grown|throw threw thrown|fly flew flown|blow blew blown|draw drew drawn
+show showed shown|fall fell fallen|get got gotten|forget forgot forgotten|sit sat|stand stood
+understand understood|tell told|sell sold|say said|pay paid|lay laid|make made|have had|have has
+do did done|do does|find found|bind bound|wind wound|leave left|feel felt|keep kept|sleep slept
+weep wept|sweep swept|meet met|read read|lead led|feed fed|bleed bled|hold held|hear heard
+build built|send sent|spend spent|lend lent|bend bent|lose lost|shoot shot|win won|sting stung
+dig dug|hang hung|stick stuck|strike struck|shine shone|hide hid hidden|bite bit bitten|light lit
+shake shook shaken|mistake mistook mistaken|lie lay lain|mean meant|dream dreamt|learn learnt
+deal dealt|creep crept|swing swung|spin spun|forgive forgave forgiven|child children|man men
+woman women|foot feet|tooth teeth|mouse mice|goose geese|person people|good better best
+bad worse worst|this these|that those|a an|I me|he him|she her|we us|they them|who whom|much many
+less fewer|its it's|your you're|their they're there|to too two|than then|whose who's|affect effect
+lose loose|accept except|of off"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def _letters_of(word: str) -> np.ndarray:
 @cache
 def _irregular() -> dict[str, tuple[str, ...]]:
     groups: dict[str, dict[str, None]] = {}
-    for row in _VERBS.replace("\n", "|").split("|"):
+    for row in _FAMILIES.replace("\n", "|").split("|"):
         words = [word.lower() for word in row.split()]
         for word in words:
             groups.setdefault(word, {}).update(dict.fromkeys(words))

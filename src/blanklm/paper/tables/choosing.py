@@ -2,7 +2,7 @@
 
     BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.choosing OUT/ --model english english-small
 
-A temperature and a credit per token are fitted on half of the questions made from held-out texts, with options of one
+A temperature and a credit per word are fitted on half of the questions made from held-out texts, with options of one
 to three words, and reported on the other half. Questions whose answered sentence stands in the training texts come
 apart.
 """
@@ -24,21 +24,21 @@ from blanklm.paper.tasks.completion import Asked, of_any_length, seen_in_trainin
 
 HELD_OUT = 400  # questions, half of them to fit the temperature
 TEMPERATURES = np.round(np.arange(0.5, 6.01, 0.1), 1)
-PER_TOKEN = np.round(np.arange(0.0, 9.01, 0.2), 1)  # nats
+PER_WORD = np.round(np.arange(0.0, 12.01, 0.2), 1)  # nats
 AT_ONCE = 32
 
 
 def log_probs(model: BlankLM, questions: Sequence[Asked]) -> tuple[np.ndarray, np.ndarray]:
-    """log p [N, 5] of the options of each question, and their tokens [N, 5]."""
-    rows, tokens = [], []
+    """log p [N, 5] of the options of each question, and their words [N, 5]."""
+    rows, words = [], []
     for start in range(0, len(questions), AT_ONCE):
         group = questions[start : start + AT_ONCE]
         parsed = [model.question(asked.text, alternatives=asked.alternatives) for asked in group]
-        for asked, question, choices in zip(group, parsed, model.choose(parsed), strict=True):
+        for asked, choices in zip(group, model.choose(parsed), strict=True):
             by_spans = {choice.spans: choice.log_prob for choice in choices.choices}
             rows.append([by_spans[row] for row in asked.alternatives])
-            tokens.append([len(question.alternative(row).hidden) for row in asked.alternatives])
-    return np.array(rows), np.array(tokens)
+            words.append([len(" ".join(row).split()) for row in asked.alternatives])
+    return np.array(rows), np.array(words)
 
 
 def accuracy(log_p: np.ndarray, answers: np.ndarray) -> Row:
@@ -59,10 +59,10 @@ def calibration(log_p: np.ndarray, answers: np.ndarray, temperature: float) -> R
     return {"nats": float(-np.log(p[np.arange(len(p)), answers]).mean()), "ece": float(sum(gaps))}
 
 
-def fit(log_p: np.ndarray, tokens: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
-    """The temperature and the nats per token that make the answers most probable."""
-    tried = [(float(temperature), float(nats)) for temperature in TEMPERATURES for nats in PER_TOKEN]
-    return min(tried, key=lambda pair: calibration(log_p + pair[1] * tokens, answers, pair[0])["nats"])
+def fit(log_p: np.ndarray, words: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
+    """The temperature and the nats per word that make the answers most probable."""
+    tried = [(float(temperature), float(nats)) for temperature in TEMPERATURES for nats in PER_WORD]
+    return min(tried, key=lambda pair: calibration(log_p + pair[1] * words, answers, pair[0])["nats"])
 
 
 def measure(name: str, device: str | None, seen: set[int]) -> Row:
@@ -70,29 +70,29 @@ def measure(name: str, device: str | None, seen: set[int]) -> Row:
     started = time.perf_counter()
     row: Row = {"model": Path(name).name, "parameters": model.parameters, "device": str(model.model.device)}
     made = of_any_length(read_corpus("english", "valid"), HELD_OUT)
-    (log_p, tokens), answers = log_probs(model, made), np.array([asked.answer for asked in made])
+    (log_p, words), answers = log_probs(model, made), np.array([asked.answer for asked in made])
     half, rest = slice(0, len(made) // 2), slice(len(made) // 2, None)
-    temperature, per_token = fit(log_p[half], tokens[half], answers[half])
-    row |= {"temperature": temperature, "per_token": per_token}
+    temperature, per_word = fit(log_p[half], words[half], answers[half])
+    row |= {"temperature": temperature, "per_word": per_word}
 
-    def both(log_p: np.ndarray, tokens: np.ndarray, answers: np.ndarray) -> Row:
+    def both(log_p: np.ndarray, words: np.ndarray, answers: np.ndarray) -> Row:
         """By log p alone, and as fitted."""
-        fitted = log_p + per_token * tokens
+        fitted = log_p + per_word * words
         return {
             "raw": accuracy(log_p, answers) | calibration(log_p, answers, 1.0),
             "fitted": accuracy(fitted, answers) | calibration(fitted, answers, temperature),
         }
 
-    row["held_out"] = both(log_p[rest], tokens[rest], answers[rest])
+    row["held_out"] = both(log_p[rest], words[rest], answers[rest])
     for test in ("msr", "sat"):
         asked = sentence_completion(test)
-        (log_p, tokens), answers = log_probs(model, asked), np.array([question.answer for question in asked])
-        row[test] = both(log_p, tokens, answers)
+        (log_p, words), answers = log_probs(model, asked), np.array([question.answer for question in asked])
+        row[test] = both(log_p, words, answers)
         parts = {f"{count} blanks": np.array([question.blanks == count for question in asked]) for count in (1, 2)}
         if test == "msr":
             parts = {"seen": np.array([number in seen for number in range(len(asked))])}
             parts["unseen"] = ~parts["seen"]
-        fitted = log_p + per_token * tokens
+        fitted = log_p + per_word * words
         row[test] |= {part: accuracy(fitted[which], answers[which]) for part, which in parts.items() if which.any()}
     return row | {"seconds": round(time.perf_counter() - started, 1)}
 
