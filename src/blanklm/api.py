@@ -14,6 +14,9 @@ import numpy as np
 import torch
 
 from blanklm import pretrained
+from blanklm.choosing.choose import Choices, rank
+from blanklm.choosing.options import ChooseOptions
+from blanklm.choosing.question import Question
 from blanklm.core import likelihood
 from blanklm.core.canvas import Fill, Trajectory
 from blanklm.core.texts import cut, one_stream
@@ -211,6 +214,50 @@ class BlankLM:
             yield members
             if progress:
                 progress(len(members))
+
+    # --- Choosing -----------------------------------------------------------------------------------------------
+
+    def question(
+        self,
+        text: str | None,
+        options: Sequence[str | Sequence[str]] | None = None,
+        alternatives: Sequence[str | Sequence[str]] | None = None,
+    ) -> Question:
+        """Parse and check what ``choose`` takes; whatever is wrong with it raises here, before any work is done."""
+        self._check_by_itself()
+        return Question.parse(text, options, alternatives, self.tokenizer, self.longest)
+
+    @overload
+    def choose(self, text: str | Question | None, *rest: Any, **settings: Any) -> Choices: ...
+    @overload
+    def choose(self, text: Sequence[Question], *rest: Any, **settings: Any) -> list[Choices]: ...
+
+    def choose(
+        self,
+        text: str | Question | Sequence[Question] | None = None,
+        options: Sequence[str | Sequence[str]] | None = None,
+        *,
+        alternatives: Sequence[str | Sequence[str]] | None = None,
+        how: ChooseOptions | None = None,
+        check: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> Choices | list[Choices]:
+        """Rank what may stand in the blanks of a text by p(options | rest): probabilities that sum to 1.
+
+        ``options``: a list for each blank, all of whose combinations are compared; one list is for the only blank.
+        ``alternatives`` in their place: each has a string for every blank, or is a whole text if there is no ``text``.
+        ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_word. ``check`` is called
+        with the number of canvases just scored; what it raises stops the work.
+        """
+        how = ChooseOptions(**settings) if how is None else replace(how, **settings)
+        how = how.calibrated_for(self.about.get("name", ""))
+        one = text is None or isinstance(text, str | Question)
+        questions = [
+            entry if isinstance(entry, Question) else self.question(entry, options, alternatives)
+            for entry in ([text] if text is None or isinstance(text, str | Question) else text)
+        ]
+        ranked = rank(self.model.for_blanks(None), questions, how, check)
+        return ranked[0] if one else ranked
 
     # --- Likelihood -----------------------------------------------------------------------------------------------
 

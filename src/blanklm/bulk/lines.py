@@ -44,6 +44,8 @@ class Line:
     error: str | None = None
     mark: str = ""
     ending: str = "\n"
+    options: Any = None  # of its blanks, for choosing
+    alternatives: Any = None
 
     @property
     def place(self) -> str:
@@ -150,7 +152,8 @@ def _parse_line(number: int, line: bytes, jsonl: bool) -> Line:
     line_text = record.get("text", record.get("input")) if isinstance(record, dict) else None
     if not isinstance(line_text, str):
         return Line(number, text, error='not an object with a "text": write {"text": "They also have ___ ."}')
-    return Line(number, line_text, record.get("constraints"))
+    found = Line(number, line_text, record.get("constraints"))
+    return replace(found, options=record.get("options"), alternatives=record.get("alternatives"))
 
 
 def attempt(line: Line, work: Callable[[str], T]) -> T | str:

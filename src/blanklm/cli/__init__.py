@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from blanklm.cli.about import data, info, models
+from blanklm.cli.choose import choose
 from blanklm.cli.evaluate import evaluate
 from blanklm.cli.export import export
 from blanklm.cli.fill import fill, sample
@@ -33,7 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (fill, sample, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce):
+COMMANDS = (
+    fill, sample, choose, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 
 

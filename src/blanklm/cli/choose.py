@@ -1,0 +1,119 @@
+"""``blanklm choose``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.choosing.options import ChooseOptions, parse_options, split_options
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, Texts, expanded, load_model, read_lines
+from blanklm.cli.output import print_error, warn_of_unknown
+from blanklm.errors import BlankLMError
+
+if TYPE_CHECKING:
+    from blanklm.api import BlankLM
+    from blanklm.choosing.choose import Choices
+    from blanklm.choosing.question import Question
+
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--options", metavar="A|B", help="What may stand in every blank; 2=A|B: only in blank 2."),
+]
+Alternatives = Annotated[
+    list[str] | None,
+    typer.Option("--alternative", metavar="A|B", help="One for each blank; without a text: a whole text."),
+]
+
+
+@expanded
+def choose(
+    texts: Texts = None,
+    file: File = None,
+    model: Model = None,
+    *,
+    given: Options = None,
+    alternative: Alternatives = None,
+    options: ChooseOptions,
+    top: Annotated[int, typer.Option("-n", "--top", min=1, help="How many combinations to show.")] = 5,
+    as_json: Json = False,
+    jsonl: Jsonl = False,
+    device: Device = None,
+) -> None:
+    """Rank what may stand in the blanks of each text; the probabilities of all combinations sum to 1.
+
+    blanklm choose "The ___ sat on the ___." --options "1=cat|dog|old man" --options "2=mat|moon"
+    """
+    given, alternative = given or [], alternative or []
+    if alternative and not texts and file is None:
+        if given:
+            raise BlankLMError("--options are for the blanks of a text: give a text, or leave them out")
+        language_model = load_model(model, device)
+        found = language_model.choose(alternatives=alternative, how=options)
+        _print(Line(None, ""), found, top, as_json)
+        return
+    lines = read_lines(texts, file, jsonl)
+    language_model, failed = load_model(model, device), 0
+    while group := list(islice(lines, LINES_AT_ONCE)):
+        for line, answer in zip(group, _answers(language_model, group, given, alternative, options), strict=True):
+            if isinstance(answer, str):
+                failed += 1
+                print_error(Answer(line, error=answer), as_json)
+            else:
+                question, choices = answer
+                warn_of_unknown(question.unknown, line)
+                _print(line, choices, top, as_json)
+        sys.stdout.flush()
+    if failed:
+        sys.exit(1)
+
+
+def _answers(
+    model: BlankLM, lines: Sequence[Line], given: list[str], alternatives: list[str], options: ChooseOptions
+) -> list[tuple[Question, Choices] | str]:
+    """Return the choices of each line, or what is wrong with it."""
+    questions = [attempt(line, lambda text, line=line: _question(model, line, given, alternatives)) for line in lines]
+    good = [question for question in questions if not isinstance(question, str)]
+    ranked = iter(model.choose(good, how=options))
+    return [question if isinstance(question, str) else (question, next(ranked)) for question in questions]
+
+
+def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[str]) -> Question:
+    """A line's own options or alternatives, or those of the command."""
+    from blanklm.core.template import Template
+
+    if line.options is not None or line.alternatives is not None:
+        for name, value in (("options", line.options), ("alternatives", line.alternatives)):
+            if value is not None and not _is_strings(value):
+                raise BlankLMError(f'"{name}" must be a list of strings, or a list of such lists')
+        return model.question(line.text, line.options, line.alternatives)
+    if alternatives:
+        if given:
+            raise BlankLMError("give --options or --alternative, not both")
+        return model.question(line.text, alternatives=[split_options(row) for row in alternatives])
+    blanks = len(Template.parse(line.text).blanks)
+    if not given:
+        raise BlankLMError('there are no options: write --options "cat|dog", or --options "2=mat|moon" for blank 2')
+    return model.question(line.text, parse_options(given, blanks))
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, str) or (isinstance(entry, list) and all(isinstance(part, str) for part in entry))
+        for entry in value
+    )
+
+
+def _print(line: Line, choices: Choices, top: int, as_json: bool) -> None:
+    if as_json:
+        print(one_line_json(({"input": line.text} if line.text else {}) | choices.to_json(top)))
+        return
+    for choice in choices.choices[:top]:
+        error = f" ± {100 * choice.standard_error:4.1f}" if any(c.standard_error for c in choices.choices) else ""
+        print(f"{100 * choice.probability:6.1f}%{error}  {choice.text}")
+    if len(choices.choices) < choices.combinations:
+        print(f"         the best of {len(choices.choices):,} that a beam found among {choices.combinations:,}")

@@ -1,0 +1,113 @@
+"""Questions for ``choose``: sentence completion, and held-out texts with options of several lengths."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from blanklm.data import read_corpus
+
+TRAINED_ON = (("english", "mix.0"), ("english", "mix.1"), ("english", "mix.2"), ("english", "more.0"))
+TRAINED_ON += (("english", "more.1"), ("sentence_completion", "train.0"))
+WINDOW = 6  # words about the blank by which a sentence is known again
+LONGEST_OPTION = 3  # words
+OPTIONS = 5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with one right answer: a string for each blank in each of the options."""
+
+    text: str
+    alternatives: tuple[tuple[str, ...], ...]
+    answer: int
+
+    @property
+    def blanks(self) -> int:
+        return len(self.alternatives[0])
+
+
+def sentence_completion(name: str) -> list[Asked]:
+    """The questions of "msr" (one blank, five words) or "sat" (one or two blanks)."""
+    asked = []
+    for line in read_corpus("sentence_completion", f"{name}.questions.jsonl"):
+        record = json.loads(line)
+        rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in record["options"])
+        asked.append(Asked(record.get("natural", record["text"]), rows, "abcde".index(record["answer"])))
+    return asked
+
+
+def seen_in_training(questions: Sequence[Asked]) -> set[int]:
+    """The numbers of the questions whose answered sentence stands in the texts that the models were trained on."""
+    windows: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for number, question in enumerate(questions):
+        before, *after = question.text.split("___")
+        left, answer = _words(before), _words(question.alternatives[question.answer][0])
+        first = max(0, len(left) - WINDOW // 2)
+        words = left + answer + _words(after[0])
+        windows[tuple(words[first : first + WINDOW])].add(number)
+    starts = {window[0] for window in windows}
+    seen: set[int] = set()
+    for corpus, split in TRAINED_ON:
+        for line in read_corpus(corpus, split):
+            words = _words(line)
+            for i, word in enumerate(words):
+                if word in starts:
+                    seen |= windows.get(tuple(words[i : i + WINDOW]), set())
+    return seen
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked]:
+    """Questions from held-out texts: one to three words hidden, and beside them others that follow the same word.
+
+    The wrong options begin as they do elsewhere in these texts, so that none is out of place at once.
+    """
+    rng = random.Random(seed)
+    split = [words for words in (text.split() for text in texts) if 8 <= len(words) <= 40]
+    after: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for number, words in enumerate(split):
+        for i in range(1, len(words) - LONGEST_OPTION):
+            after[words[i - 1].lower()].append((number, i))
+    asked: list[Asked] = []
+    for number in rng.sample(range(len(split)), len(split)):
+        words = split[number]
+        places = [i for i in range(1, len(words) - LONGEST_OPTION) if len(after[words[i - 1].lower()]) >= 4 * OPTIONS]
+        if not places:
+            continue
+        at = rng.choice(places)
+        options = [_span(words, at, rng)]
+        for other, i in rng.sample(after[words[at - 1].lower()], 4 * OPTIONS):
+            option = _span(split[other], i, rng)
+            if other != number and option and option not in options and len(options) < OPTIONS:
+                options.append(option)
+        if len(options) < OPTIONS or not options[0]:
+            continue
+        hidden = words[at : at + len(options[0].split())]
+        rest = hidden[-1][len(options[0].split()[-1]) :]  # the mark after the last word stays
+        text = " ".join([*words[:at], "___" + rest, *words[at + len(hidden) :]])
+        order = rng.sample(range(OPTIONS), OPTIONS)
+        asked.append(Asked(text, tuple((options[i],) for i in order), order.index(0)))
+        if len(asked) == count:
+            break
+    return asked
+
+
+def _span(words: Sequence[str], at: int, rng: random.Random) -> str:
+    """One to three words without a mark between or after them; nothing where the first is no word."""
+    found: list[str] = []
+    for word in words[at : at + rng.randint(1, LONGEST_OPTION)]:
+        bare = re.match(r"[\w'’-]+", word)
+        if not bare:
+            break
+        found.append(bare[0])
+        if bare[0] != word:
+            break
+    return " ".join(found)

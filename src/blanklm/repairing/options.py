@@ -1,0 +1,27 @@
+"""How ``repair`` decides."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from blanklm.errors import OptionError
+from blanklm.options import option
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """What ``repair`` may change."""
+
+    keep: tuple[str, ...] = option((), "A word or phrase that stays as it is.", "--keep")
+    most: float = option(0.4, "The share of words that may change, at most.", gt=0, le=1)
+    margin: float = option(4.0, "Nats that the text must gain by a change: more changes less.", ge=0, le=1000)
+    rounds: int = option(4, "How often the changed text is read again.", ge=1, le=20)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most <= 1:
+            raise OptionError("most", f"the share of words that may change is above 0 and at most 1, not {self.most}")
+        if not 0 <= self.margin < math.inf:
+            raise OptionError("margin", f"the margin must be 0 or more, not {self.margin}")
+        if self.rounds < 1:
+            raise OptionError("rounds", "the number of rounds must be at least 1")
