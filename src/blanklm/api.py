@@ -5,6 +5,7 @@ A string in gives one result, a list in gives a list.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from blanklm.decoding.fill import fill as search
 from blanklm.decoding.fill import sample as draw
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import ConstraintLike, Request
-from blanklm.errors import BlankLMError, CheckpointError
+from blanklm.errors import BlankLMError, BlankLMWarning, CheckpointError
 from blanklm.models.blm import BLM
 from blanklm.options import ScoreMethod
 from blanklm.training import checkpoint
@@ -71,6 +72,12 @@ class BlankLM:
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
             raise BlankLMError(f"{name_or_path} does not fill blanks: use it with blanklm {loaded.model.product}")
+        if loaded.about.get("untrained"):
+            warnings.warn(
+                f"{name_or_path} holds weights that have not been trained on its texts yet: go on with its training",
+                BlankLMWarning,
+                stacklevel=2,
+            )
         try:
             model = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -17,7 +18,7 @@ from blanklm.cli.score import score
 from blanklm.cli.serve import serve
 from blanklm.cli.train import train
 from blanklm.cli.transfer import transfer
-from blanklm.errors import BlankLMError
+from blanklm.errors import BlankLMError, BlankLMWarning
 
 UsageError: Any = typer.BadParameter.__base__  # whichever click typer brings along
 
@@ -36,6 +37,7 @@ def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    warnings.showwarning = _show_warning
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
@@ -68,6 +70,12 @@ def _with_ray_address(arguments: list[str]) -> list[str]:
     after = arguments.index("--ray") + 1
     alone = after == len(arguments) or arguments[after].startswith("-")
     return [*arguments[:after], "", *arguments[after:]] if alone else arguments
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    """Print warnings of ours as a line; others, of libraries, are not for the users of a command."""
+    if isinstance(message, BlankLMWarning):
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _fail(message: str, code: int) -> None:
