@@ -79,7 +79,7 @@ class BlankLM:
                 stacklevel=2,
             )
         try:
-            model = loaded.model.to(checkpoint.device_for(device))
+            model: Any = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
             model = checkpoint.convert(model, dtype or checkpoint.dtype_for(model))
         except (RuntimeError, AssertionError, NotImplementedError) as error:

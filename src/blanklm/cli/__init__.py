@@ -37,7 +37,7 @@ def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]  # which takes any arguments
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:

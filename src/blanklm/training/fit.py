@@ -206,6 +206,6 @@ def _continued(start: Checkpoint, options: FitOptions) -> BLM:
     if isinstance(model, SpanBLM) == (options.blanks == "words"):
         learnt = "spans too" if isinstance(model, SpanBLM) else "blanks of words alone"
         raise TrainingError(f"the model to start from has learnt {learnt}: leave out blanks, or start from scratch")
-    if spans:
+    if isinstance(model, SpanBLM):
         model.config = replace(model.config, spans=spans)
     return model
