@@ -2,8 +2,8 @@
 
     python benchmarks/few_texts.py --out results/few_texts.json
 
-Both runs go at the same time, with a thread each, on 3,000 sentences of ROCStories ($BLANKLM_DATA), with the defaults of
-``blanklm train``; BLEU is on 300 others, all blanks at once.
+Both runs go at the same time, with a thread each, on 3,000 sentences of ROCStories ($BLANKLM_DATA), with the defaults
+of ``blanklm train``; BLEU is on 300 others, all blanks at once.
 """
 
 from __future__ import annotations

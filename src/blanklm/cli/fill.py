@@ -130,27 +130,20 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
         score = f"{fill.log_prob:9.3f}  " if len(answer.fills) > 1 else ""
         if sys.stdout.isatty():
             terminal().print(score, end="", highlight=False)
-            terminal().print(_highlighted(answer.line.text, fill), soft_wrap=True)
+            terminal().print(_highlighted(fill), soft_wrap=True)
         else:
             print(score + fill.text)
         if trace and fill.trajectory is not None:
             terminal().print(_figure(fill.trajectory))
 
 
-def _highlighted(text: str, fill: Fill) -> RichText:
+def _highlighted(fill: Fill) -> RichText:
     """The filled text with what was filled in underlined and green, as the paper prints it."""
     from rich.text import Text as RichText
 
-    from blanklm.core.template import Template
-
-    shown, rest = RichText(), fill.text
-    for piece, span in zip(Template.parse(text).pieces, (*fill.spans, ""), strict=True):
-        shown.append(piece)
-        rest = rest[len(piece) :]
-        at = rest.index(span)  # touching word-level blanks have a space between them
-        shown.append(rest[:at])
-        shown.append(span, style="underline green")
-        rest = rest[at + len(span) :]
+    shown = RichText()
+    for number, part in enumerate(fill.parts):
+        shown.append(part, style="underline green" if number % 2 else "")
     return shown
 
 

@@ -74,6 +74,7 @@ class Request:
             spans=tuple(spans),
             log_prob=draft.log_prob,
             steps=lambda: self.trajectory(draft),
+            given=self.template.pieces,
         )
 
     def trajectory(self, draft: Draft) -> Trajectory:
