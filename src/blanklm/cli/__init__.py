@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+from blanklm import __version__
 from blanklm.cli.about import data, info, models
 from blanklm.cli.evaluate import evaluate
 from blanklm.cli.fill import fill, sample
@@ -22,15 +24,42 @@ from blanklm.errors import BlankLMError, BlankLMWarning
 
 UsageError: Any = typer.BadParameter.__base__  # whichever click typer brings along
 
+
+class FlagsAsFlags:
+    """Shows flags in the help as flags: what they are called, and no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # that of the command beside it
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class Command(FlagsAsFlags, TyperCommand):
+    pass
+
+
+class Group(FlagsAsFlags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="blanklm",
-    help="Fill blanks of any length in text: write ___ where words are missing, ___[3] for three, ___[2-5] for 2 to 5.",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 for command in (fill, sample, restore, score, train, evaluate, transfer, serve, models, info, data, reproduce):
-    app.command()(command)
+    app.command(cls=Command)(command)
+
+
+@app.callback()
+def version(
+    asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Fill blanks of any length in text: write ___ where words are missing, ___[3] for three, ___[2-5] for 2 to 5."""
 
 
 def main() -> None:
@@ -38,6 +67,8 @@ def main() -> None:
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # which takes any arguments
+    if sys.argv[1:] == ["--version"]:
+        return print(f"blanklm {__version__}")
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:

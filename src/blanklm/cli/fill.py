@@ -37,7 +37,9 @@ def fill(
     trace: Trace = False,
     strict: Strict = False,
     device: Device = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for the results of --file, a path or 'pattern'.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder for the results of --file, a path or 'pattern'.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="With --out: processes; by default one per GPU or core.")] = None,
     ray: Annotated[str | None, typer.Option(metavar="[ADDRESS]", help="With --out: fill on a Ray cluster.")] = None,
 ) -> None:
