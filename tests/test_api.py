@@ -1,5 +1,6 @@
 """BlankLM as a user meets it, with the bundled model."""
 
+import html
 import json
 import math
 import subprocess
@@ -8,11 +9,13 @@ import time
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import blanklm
 import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
-from blanklm.core.template import Template
+from blanklm.core.template import Blank, Template
 from blanklm.decoding.budget import TOKENS_IN_WORD
 from blanklm.decoding.span_scores import PARTS
 from blanklm.errors import CheckpointError, ConstraintError
@@ -329,3 +332,57 @@ def test_a_watch_sees_the_trajectory_grow_and_may_give_the_text_up(model):
     assert given_up is None and filled.text == model.fill(CANVAS).text
     assert [len(trajectory.actions) for trajectory in seen] == [0, 1, 2]
     assert seen[-1].actions == filled.trajectory.actions[:2]
+
+
+def test_dir_lists_the_public_names_without_importing_them():
+    code = "import sys, blanklm; print({*blanklm.__all__} <= {*dir(blanklm)}, 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True False\n"
+
+
+def test_a_model_says_its_name_its_size_and_its_device(model):
+    assert repr(model) == f"<BlankLM {model.about['name']}: {model.parameters / 1e6:.1f} M parameters, on cpu>"
+
+
+def test_help_of_fill_says_what_goes_in_and_what_comes_out():
+    for word in ("___[2-5]", "spans", "beam", "constraints", "alternatives", "require", ">>> model.fill("):
+        assert word in BlankLM.fill.__doc__
+    assert ">>> model = BlankLM.from_pretrained()" in BlankLM.__doc__
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.fill(5), "a text is a string, and texts are a list of strings; not int 5"),
+        (lambda model: model.fill(["a ___", None]), "text 2 of the list is a string; not NoneType None"),
+        (lambda model: model.fill({"text": "a ___"}), "a text is a string, and texts are a list"),
+        (lambda model: model.fill("a ___", n="3"), "n is a number, not str '3'"),
+        (lambda model: model.fill("a ___", beam=2.5), "beam is a whole number, not 2.5"),
+        (lambda model: model.fill("a ___", beams=2), "there is no setting 'beams': choose from n, beam"),
+        (lambda model: model.fill("a ___", 3), "options are a FillOptions, not int 3: give settings by name"),
+        (lambda model: model.sample("a ___", temperature="hot"), "temperature is a number, not str 'hot'"),
+        (lambda model: model.score(b"good"), "a text is a string, and texts are a list of strings; not bytes b'good'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_one_line(model, call, message):
+    with pytest.raises(BlankLMError) as error:
+        call(model)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_a_notebook_shows_what_was_written_marked(model):
+    fill = model.fill("<b> the ___[1] was ___[1] & it", n=2, beam=3)
+    assert "".join(fill.parts) == fill.text == str(fill) and fill.parts[1::2] == fill.spans
+    shown = fill._repr_html_()
+    for span in (*fill.spans, *fill.alternatives[0].spans):
+        assert f"<mark>{html.escape(span)}</mark>" in shown
+    assert "&lt;b&gt; the <mark>" in shown and shown.startswith("<table>")
+    assert model.fill("good ___[1] .")._repr_html_().startswith("<p>good <mark>")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text("ab ", max_size=3), min_size=2, max_size=4), st.data())
+def test_parts_give_back_pieces_and_spans_whatever_they_are(pieces, data):
+    spans = tuple(data.draw(st.text("ab", min_size=1, max_size=2)) for _ in pieces[1:])
+    text = Template(tuple(pieces), (Blank(),) * len(spans)).render(spans)
+    parts = Fill(text, spans, 0.0, given=tuple(pieces)).parts
+    assert parts[1::2] == spans and parts[::2] == tuple(pieces)

@@ -57,6 +57,11 @@ if TYPE_CHECKING:
     from blanklm.transfer.transfer import Transfer
 
 
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*__all__, "__version__", "__doc__"})
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that ``import blanklm`` does not wait for torch."""
     if name in _HOME:

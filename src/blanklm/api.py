@@ -5,6 +5,7 @@ A string in gives one result, a list in gives a list.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from blanklm import pretrained
+from blanklm.arguments import list_of_texts, options_of
 from blanklm.choosing.choose import Choices, rank
 from blanklm.choosing.options import ChooseOptions
 from blanklm.choosing.question import Question
@@ -25,7 +27,7 @@ from blanklm.decoding.fill import fill as search
 from blanklm.decoding.fill import sample as draw
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import ConstraintLike, Request
-from blanklm.errors import BlankLMError, CheckpointError
+from blanklm.errors import BlankLMError, BlankLMWarning, CheckpointError
 from blanklm.models.blm import BLM
 from blanklm.options import ScoreMethod, check_number
 from blanklm.training import checkpoint
@@ -59,8 +61,24 @@ class Score:
 
 
 class BlankLM:
+    """A model and its tokenizer: it fills blanks of any length, samples, and scores texts.
+
+    >>> from blanklm import BlankLM
+    >>> model = BlankLM.from_pretrained()  # or "english-small", a folder, an id of the Hugging Face Hub
+    >>> fill = model.fill("She opened the ___ and ___.", constraints=[{"max": 2}, {"require": ["smiled"]}])
+    >>> fill.text, fill.spans
+    ('She opened the door and smiled.', ('door', 'smiled'))
+
+    ``fill``: the best fills; ``sample``: random ones; ``score`` and ``perplexity``: how probable texts are;
+    ``save_pretrained`` and ``push_to_hub``: keep it. ``blanklm.fit`` trains one on your texts.
+    """
+
     def __init__(self, model: BLM, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
+
+    def __repr__(self) -> str:
+        name = self.about.get("name") or self.about.get("data") or type(self.model).__name__
+        return f"<BlankLM {name}: {self.parameters / 1e6:.1f} M parameters, on {self.model.device}>"
 
     @classmethod
     def from_pretrained(
@@ -74,8 +92,14 @@ class BlankLM:
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
             raise BlankLMError(f"{name_or_path} does not fill blanks: use it with blanklm {loaded.model.product}")
+        if loaded.about.get("untrained"):
+            warnings.warn(
+                f"{name_or_path} holds weights that have not been trained on its texts yet: go on with its training",
+                BlankLMWarning,
+                stacklevel=2,
+            )
         try:
-            model = loaded.model.to(checkpoint.device_for(device))
+            model: Any = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
             model = checkpoint.convert(model, dtype or checkpoint.dtype_for(model))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -150,12 +174,23 @@ class BlankLM:
         progress: Progress | None = None,
         **settings: Any,
     ) -> Fill | list[Fill]:
-        """The best fill of each canvas text, with ``n - 1`` alternatives.
+        """Return the best fill of a text with blanks, or of each text of a list.
 
-        ``settings`` are those of ``FillOptions``: n, beam, order, length_penalty, threshold, blanks.
-        ``constraints``: one for every blank, or a list with one per blank.
+        >>> model.fill("The ___ was late, so ___[2-4].", n=3, beam=5, constraints=[{"ban": ["train"]}, {}])
+
+        In a text ``___`` is a blank of any length, ``___[3]`` one of three words, ``___[2-5]`` of two to five. A
+        ``Fill`` has ``text``, ``spans`` (what was written, one string per blank), ``log_prob``, ``alternatives`` and
+        ``trajectory``. ``constraints`` is one for every blank, or a list with one per blank: a ``Constraint`` or a dict
+        with any of min, max (lengths in words), ban, require and only (lists of words).
+
+        ``settings`` are those of ``FillOptions``:
+            n: how many fills, the best and n - 1 alternatives (1)
+            beam: how many drafts the search keeps; more is slower and finds more probable fills (1: greedy)
+            order: confident, left-to-right, model or parallel; by default what suits the model
+            length_penalty, threshold: how to rank, and what ``parallel`` takes at once
+            blanks: "spans" or "words", what the blanks stand for
         """
-        options = FillOptions(**settings) if options is None else replace(options, **settings)
+        options = options_of(FillOptions, options, settings)
         policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         fills: list[Any] = [None] * len(requests)  # None where it was given up
         for members in self._groups(requests, progress):
@@ -186,12 +221,14 @@ class BlankLM:
         numbers: Sequence[int] | None = None,
         **settings: Any,
     ) -> list[Fill] | list[list[Fill]]:
-        """``n`` random fills of each canvas text, by default of nothing but a blank: a list of n fills per text.
+        """Return ``n`` random fills of a text with blanks, by default of nothing but a blank, or of each of a list.
+
+        >>> model.sample("My ___ and I ___.", n=5, temperature=0.8, seed=1)
 
         ``settings`` are those of ``SampleOptions``: n, temperature, top_k, top_p, seed, order, blanks. A text's draws
         depend on the seed and on its number: its place in the list, unless ``numbers`` says otherwise.
         """
-        options = SampleOptions(**settings) if options is None else replace(options, **settings)
+        options = options_of(SampleOptions, options, settings)
         policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         samples: list[list[Fill]] = [[] for _ in requests]
         for members in self._groups(requests, progress):
@@ -203,7 +240,7 @@ class BlankLM:
         return samples[0] if isinstance(texts, str | Request) else samples
 
     def _requests(self, texts: str | Request | Sequence[str | Request], constraints: Any) -> list[Request]:
-        each = [texts] if isinstance(texts, str | Request) else texts
+        each = [texts] if isinstance(texts, str | Request) else list_of_texts(texts, Request)
         return [text if isinstance(text, Request) else self.prepare(text, constraints) for text in each]
 
     def _groups(self, requests: Sequence[Request], progress: Progress | None) -> Iterator[list[int]]:
@@ -282,7 +319,7 @@ class BlankLM:
         if method not in get_args(ScoreMethod):
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(get_args(ScoreMethod))}")
         _check_draws(orders, seed)
-        each = [texts] if isinstance(texts, str) else list(texts)
+        each = [texts] if isinstance(texts, str) else list_of_texts(texts)
         ids = [self.to_score(text, method) for text in each]
         errors: Iterable[float | None] = [None] * len(each)
         log_probs: Iterable[float]

@@ -49,3 +49,7 @@ class NotationError(BlankLMError):
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
         self.line, self.column = line, column
+
+
+class BlankLMWarning(UserWarning):
+    """Something that works, but may not be what was meant."""

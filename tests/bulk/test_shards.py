@@ -22,6 +22,7 @@ from blanklm.bulk.shards import ATTEMPTS, Filling, ShardFiller, plan
 from blanklm.data import read_lines
 from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError, CheckpointError, DataError
+from blanklm.extras import how_to_install
 from tests.support.paths import YELP_WORDS
 
 YELP = Filling(YELP_WORDS, "cpu")
@@ -292,7 +293,7 @@ def test_ray_that_is_not_installed_or_not_there_is_named(tmp_path, blanklm, monk
     with monkeypatch.context() as without:
         without.setattr("importlib.util.find_spec", lambda name: None)
         code, _, err = blanklm(*arguments)
-    assert code == 1 and 'pip install "blanklm[ray]"' in err and len(err.splitlines()) == 1
+    assert code == 1 and how_to_install("ray") in err and len(err.splitlines()) == 1
     code, _, err = blanklm(*arguments, "127.0.0.1:1")
     assert code == 1 and "no Ray cluster at 127.0.0.1:1" in err and len(err.splitlines()) == 1, err
 

@@ -4,12 +4,15 @@ import json
 import os
 import pty
 import resource
+import shlex
 import subprocess
 import sys
 
 import pytest
 
+from blanklm import __version__
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.extras import how_to_install
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import Masked
@@ -17,7 +20,7 @@ from blanklm.paper.baselines.predictor import PredictorConfig
 from blanklm.pretrained import locate
 from blanklm.training import checkpoint
 from tests.support.canvases import CANVAS
-from tests.support.paths import YELP_WORDS
+from tests.support.paths import ROOT, YELP_WORDS
 
 
 def test_help_answers_in_half_a_second():
@@ -136,6 +139,10 @@ def test_constraint_options_apply_to_all_blanks_or_one(blanklm):
     [
         (["fill", ""], "the text is empty"),
         (["fill", "no blank"], "there is no blank in the text: write ___"),
+        (["fill", "a [MASK] here"], "there is no blank in the text: write ___ in place of [MASK]"),
+        (["fill", "a <mask> here"], "there is no blank in the text: write ___ in place of <mask>"),
+        (["fill", "a __ here"], "there is no blank in the text: write ___ in place of __"),
+        (["fill", "a snake_case"], "there is no blank in the text: write ___ where"),
         (["fill", "___ " * 10_000], "takes 10,000 tokens"),
         (["fill", "___[x]"], "is not a blank with a length"),
         (["fill", "a ___ .", "--min", "3", "--max", "2"], "minimum length 3 is greater than the maximum 2"),
@@ -438,5 +445,27 @@ def test_training_words_on_ordinary_text_is_noted(blanklm, tmp_path):
     for text, noted in (("The food was good, and cheap.\n", True), ("the food was good , and cheap .\n", False)):
         (tmp_path / "t.txt").write_text(text * 40)
         out = tmp_path / f"run-{noted}"
-        code, _, err = blanklm("train", tmp_path / "t.txt", "--out", out, "--size", "tiny", "--steps", 1)
+        arguments = ("train", tmp_path / "t.txt", "--out", out, "--size", "tiny", "--steps", 1, "--tokenizer", "word")
+        code, _, err = blanklm(*arguments)
         assert code == 0 and ('"end." is another word than "end": --tokenizer bpe' in err) == noted
+
+
+def test_the_version_is_shown(blanklm):
+    assert blanklm("--version") == (0, [f"blanklm {__version__}"], "")
+
+
+def test_help_shows_flags_without_a_type(blanklm):
+    for command in ((), ("fill",), ("train",), ("serve",), ("transfer",)):
+        code, lines, _ = blanklm(*command, "--help")
+        assert code == 0 and lines and not any("<bool>" in line for line in lines), command
+
+
+def test_an_extra_that_is_missing_comes_with_a_command_for_this_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert how_to_install("serve").endswith("pip install '.[serve]'")
+    monkeypatch.chdir(tmp_path)
+    assert how_to_install("serve").endswith(f"pip install '{ROOT}[serve]'")
+    monkeypatch.setattr("blanklm.extras.HERE", tmp_path)
+    monkeypatch.setattr("blanklm.extras._origin", lambda: None)
+    packages = shlex.split(how_to_install("ray"))
+    assert any(package.startswith("ray") for package in packages) and "blanklm" not in " ".join(packages[-2:])

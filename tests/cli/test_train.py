@@ -39,6 +39,7 @@ def test_training_begins_at_the_frequencies_of_the_training_words_and_at_neighbo
     texts.write_text("a a a a a a b\n" * 50)
     valid.write_text("b b b b b b a\n" * 50)  # says the opposite, and must not be heard
     command = ["train", texts, "--valid", valid, "--out", tmp_path / "run", "--size", "tiny", "--steps", 1]
+    command += ["--tokenizer", "word"]
     assert blanklm(*command, "--tokens-per-batch", 64, *["--from-disk"] * from_disk)[0] == 0
     loaded = checkpoint.load(tmp_path / "run")
     a, b = loaded.tokenizer.encode("a b")

@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from blanklm.extras import how_to_install
 from tests.support.serving import served
 
 pytestmark = pytest.mark.slow
@@ -206,4 +207,4 @@ def test_the_missing_extra_is_named(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}  # the same blanklm as here
     command = [sys.executable, "-m", "blanklm", "serve"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 1 and done.stderr == 'error: serving needs uvicorn: pip install "blanklm[serve]"\n'
+    assert done.returncode == 1 and done.stderr == f"error: serving needs uvicorn: {how_to_install('serve')}\n"

@@ -186,8 +186,8 @@ def test_what_cannot_be_started_or_resumed_is_named(tmp_path):
     go()
     with pytest.raises(TrainingError, match="holds a run already"):
         go()
-    with pytest.raises(TrainingError, match="training setting steps was 2 and is now 9"):
-        go(TrainingConfig(steps=9, tokens_per_batch=64), resume=True)
+    with pytest.raises(TrainingError, match="training setting warmup was 500 and is now 9"):
+        go(TrainingConfig(steps=9, warmup=9, tokens_per_batch=64), resume=True)
     with pytest.raises(TrainingError, match="other texts"):
         go(texts=TokenisedTexts.from_ids([[5, 6]]), resume=True)
     (tmp_path / "run.json").write_text("{")
@@ -259,6 +259,63 @@ def test_killed_at_any_moment_it_leaves_a_model_and_a_state_to_resume(tmp_path):
         checkpoint.load(folder)
         steps.append(int(sorted(folder.glob("state-*"))[-1].name[6:]))
         assert steps[-1] > written, stderr.decode()[-2000:]
+
+
+def test_ctrl_c_finishes_the_step_evaluates_saves_and_says_so(tmp_path, capsys):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=40, tokens_per_batch=64, warmup=5, log_every=1)
+
+    def run(folder, interrupt_at=None):
+        run = Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, texts, config, folder, None)
+        run.restore() if (folder / "run.json").exists() else run.begin()
+        run.go(lambda *_: signal.raise_signal(signal.SIGINT) if run.progress.step == interrupt_at else None)
+        return run
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken", interrupt_at=12)
+    assert signal.getsignal(signal.SIGINT) is before
+    said = capsys.readouterr().err
+    assert f"saved at step 13 of 40 in {tmp_path / 'broken'}: go on with --resume" in said
+    assert "untrained" not in checkpoint.load(tmp_path / "broken").about
+    whole, resumed = run(tmp_path / "whole"), run(tmp_path / "broken")
+    assert resumed.progress.step == 40
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    tokenizer, texts = corpus()
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(log_every=1), tmp_path, None)
+    run.begin()
+    interrupts = (signal.raise_signal(signal.SIGINT) for _ in itertools.count())
+    with pytest.raises(KeyboardInterrupt):
+        run.go(lambda *_: (next(interrupts), next(interrupts)))
+    assert not list(tmp_path.glob("state-*"))
+
+
+def test_a_state_is_saved_whenever_a_minute_of_work_has_passed(tmp_path, monkeypatch):
+    monkeypatch.setattr("blanklm.training.run.SAVE_SECONDS", 0.0)
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=3, tokens_per_batch=64)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    run.begin()
+    saved = []
+    monkeypatch.setattr(run.files, "save_state", saved.append)
+    run.go(lambda *_: None)
+    assert saved == [1, 2, 3]
+
+
+def test_how_long_the_run_takes_is_estimated_early_and_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("blanklm.training.run.ESTIMATE_SECONDS", 0.0)
+    tokenizer, texts = corpus()
+    run = Run(
+        new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=6, tokens_per_batch=64), tmp_path, None
+    )
+    run.begin()
+    estimates = []
+    run.go(lambda *_: None, lambda seconds: estimates.append((run.progress.step, seconds)))
+    assert [step for step, _ in estimates] == [2] and estimates[0][1] > 0
 
 
 # --- Short of memory, a clock that jumps, files made to do harm ----------------------------------------------------

@@ -21,6 +21,7 @@ from typing import Any
 
 from blanklm.bulk.shards import ATTEMPTS, DIED, Filling, Shard, ShardFiller, ShardReport
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 
 AGAIN = "run the same command again, which goes on where this one stopped"
 
@@ -119,7 +120,7 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) 
 def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: str) -> Iterator[ShardReport]:
     """Fill shards on a Ray cluster, by a pool of 1 to ``workers`` actors; yield the reports as they are done."""
     if importlib.util.find_spec("ray") is None:
-        raise BlankLMError('filling on Ray needs the extra ray: pip install "blanklm[ray]"')
+        raise BlankLMError(f"filling on Ray needs the extra ray: {how_to_install('ray')}")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
     import ray.data

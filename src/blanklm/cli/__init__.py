@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from blanklm import __version__
 from blanklm.cli.about import data, info, models
 from blanklm.cli.choose import choose
 from blanklm.cli.evaluate import evaluate
@@ -22,14 +25,34 @@ from blanklm.cli.serve import serve
 from blanklm.cli.streams import prepare_streams, silence_streams
 from blanklm.cli.train import train
 from blanklm.cli.transfer import transfer
-from blanklm.errors import LONGEST_MESSAGE, BlankLMError, shortened
+from blanklm.errors import LONGEST_MESSAGE, BlankLMError, BlankLMWarning, shortened
 
 UsageError: Any = typer.BadParameter.__base__  # whichever click typer brings along
 STOPPED, BROKEN_PIPE = 130, 141  # exit codes: 128 and the number of the signal
 
+
+class FlagsAsFlags:
+    """Shows flags in the help as flags: what they are called, and no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # that of the command beside it
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class Command(FlagsAsFlags, TyperCommand):
+    pass
+
+
+class Group(FlagsAsFlags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="blanklm",
-    help="Fill blanks of any length in text: write ___ where words are missing, ___[3] for three, ___[2-5] for 2 to 5.",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -38,13 +61,23 @@ COMMANDS = (
     fill, sample, choose, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce
 )  # fmt: skip
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=Command)(command)
+
+
+@app.callback()
+def version(
+    asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Fill blanks of any length in text: write ___ where words are missing, ___[3] for three, ___[2-5] for 2 to 5."""
 
 
 def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    warnings.showwarning = _show_warning  # type: ignore[assignment]  # which takes any arguments
+    if sys.argv[1:] == ["--version"]:
+        return print(f"blanklm {__version__}")
     prepare_streams()
     try:
         code = _run(_with_ray_address(sys.argv[1:]))
@@ -92,6 +125,12 @@ def _with_ray_address(arguments: list[str]) -> list[str]:
     after = arguments.index("--ray") + 1
     alone = after == len(arguments) or arguments[after].startswith("-")
     return [*arguments[:after], "", *arguments[after:]] if alone else arguments
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    """Print warnings of ours as a line; others, of libraries, are not for the users of a command."""
+    if isinstance(message, BlankLMWarning):
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -37,7 +37,9 @@ def fill(
     trace: Trace = False,
     strict: Strict = False,
     device: Device = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for the results of --file, a path or 'pattern'.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder for the results of --file, a path or 'pattern'.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="With --out: processes; by default one per GPU or core.")] = None,
     ray: Annotated[str | None, typer.Option(metavar="[ADDRESS]", help="With --out: fill on a Ray cluster.")] = None,
 ) -> None:
@@ -132,27 +134,20 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
         score = f"{fill.log_prob:9.3f}  " if len(answer.fills) > 1 else ""
         if sys.stdout.isatty():
             terminal().print(score, end="", highlight=False)
-            terminal().print(_highlighted(answer.line.text, fill), soft_wrap=True)
+            terminal().print(_highlighted(fill), soft_wrap=True)
         else:
             print_line(answer.line, fill.text, score)
         if trace and fill.trajectory is not None:
             terminal().print(_figure(fill.trajectory))
 
 
-def _highlighted(text: str, fill: Fill) -> RichText:
+def _highlighted(fill: Fill) -> RichText:
     """The filled text with what was filled in underlined and green, as the paper prints it."""
     from rich.text import Text as RichText
 
-    from blanklm.core.template import Template
-
-    shown, rest = RichText(), fill.text
-    for piece, span in zip(Template.parse(text).pieces, (*fill.spans, ""), strict=True):
-        shown.append(piece)
-        rest = rest[len(piece) :]
-        at = rest.index(span)  # touching word-level blanks have a space between them
-        shown.append(rest[:at])
-        shown.append(span, style="underline green")
-        rest = rest[at + len(span) :]
+    shown = RichText()
+    for number, part in enumerate(fill.parts):
+        shown.append(part, style="underline green" if number % 2 else "")
     return shown
 
 

@@ -21,7 +21,7 @@ def restore(
         str | None, typer.Argument(help="A damaged text, Leiden or EpiDoc. None: read --file or standard input.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with one text. -: standard input.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file for the restored text.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file for the restored text.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="By default the bundled model of the language.")
     ] = None,

@@ -8,6 +8,7 @@ import typer
 
 from blanklm.cli.options import Device
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 
 
 def serve(
@@ -29,5 +30,5 @@ def serve(
     try:
         from blanklm.serve.server import run
     except ModuleNotFoundError as error:
-        raise BlankLMError(f'serving needs {error.name}: pip install "blanklm[serve]"') from None
+        raise BlankLMError(f"serving needs {error.name}: {how_to_install('serve')}") from None
     run(model or [], host, port, device, token, allow_host or [], allow_origin or [], limit or [])

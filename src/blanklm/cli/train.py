@@ -35,9 +35,8 @@ def train(
 ) -> None:
     """Train a BLM on your own texts.
 
-    blanklm train reviews.txt --out runs/reviews --size small --steps 5000
+    blanklm train reviews.txt --out runs/reviews --minutes 10
     """
-    config = options.complete(config)
     if task == "transfer":
         if texts or valid:
             raise BlankLMError("--task transfer trains on --style0 and --style1: leave out TEXTS and --valid")
@@ -51,6 +50,6 @@ def train(
             raise BlankLMError("--style0 and --style1 need --task transfer")
         if texts is None:
             raise BlankLMError("no texts: write blanklm train reviews.txt --out runs/reviews")
-        from blanklm.training.fit import fit_folder
+        from blanklm.fitting import fit_texts
 
-        fit_folder(texts, out, options, config, valid, resume)
+        fit_texts(str(texts), out, options, config, valid, resume)

@@ -8,6 +8,7 @@ canvases and actions that lead from the first canvas to the finished text (Figur
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -187,7 +188,8 @@ class Fill:
     """A filled canvas: the text, what was put in each blank, log p, and the trajectory.
 
     ``log_prob`` is the log of the summed probability of all the trajectories the search merged into this fill.
-    ``alternatives`` are the next best fills, best first, if more than one was requested.
+    ``alternatives`` are the next best fills, best first, if more than one was requested. As a string it is its text; a
+    notebook shows the text with its spans marked.
     """
 
     text: str
@@ -195,6 +197,38 @@ class Fill:
     log_prob: float
     steps: Callable[[], Trajectory] | None = field(default=None, repr=False, compare=False)
     alternatives: tuple[Fill, ...] = field(default=(), repr=False)
+    given: tuple[str, ...] = field(default=(), repr=False, compare=False)  # the text before, between and after blanks
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The text in pieces, given and written ones alternately; the first and the last are given."""
+        parts, rest = [""], self.text
+        for given, span in zip(self.given or ("",) * (len(self.spans) + 1), (*self.spans, ""), strict=True):
+            parts[-1] += given
+            rest = rest[len(given) :]
+            at = rest.index(span)  # touching word-level blanks have a space between them
+            parts[-1] += rest[:at]
+            parts += [span, ""]
+            rest = rest[at + len(span) :]
+        return (*parts[:-3], parts[-3] + rest)
+
+    def _repr_html_(self) -> str:
+        """Show the fill and its alternatives in a notebook, best first, with what was written marked."""
+
+        def marked(fill: Fill) -> str:
+            parts = map(html.escape, fill.parts)
+            return "".join(f"<mark>{part}</mark>" if number % 2 else part for number, part in enumerate(parts))
+
+        if not self.alternatives:
+            return f"<p>{marked(self)}</p>"
+        rows = (
+            f"<tr><td>{fill.log_prob:.2f}</td><td style='text-align:left'>{marked(fill)}</td></tr>"
+            for fill in self.ranked
+        )
+        return f"<table><tr><th>log p</th><th style='text-align:left'>fill</th></tr>{''.join(rows)}</table>"
 
     @cached_property
     def trajectory(self) -> Trajectory | None:

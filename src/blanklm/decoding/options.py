@@ -28,9 +28,9 @@ class FillOptions:
     """How ``fill`` searches."""
 
     n: int = option(
-        1, "How many fills of each text, best first; the beam is as wide at least.", "--n", "-n", ge=1, le=WIDEST
+        1, "How many fills of each text, best first. The search is at least so wide.", "--n", "-n", ge=1, le=WIDEST
     )
-    beam: int = option(1, "Beam width; 1 is greedy.", ge=1, le=WIDEST)
+    beam: int = option(1, "How many drafts the search keeps: 1 is fastest, more finds better fills.", ge=1, le=WIDEST)
     order: Order | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("confident"))
     length_penalty: float = option(0.0, "Rank by log p / steps^this.", ge=-10, le=10)
     threshold: float = option(0.0, "With parallel: how probable an action must be to be taken.", ge=0, le=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from blanklm.decoding.constraint import Constraint, compile_rules, per_blank
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError
 
+OTHER_BLANKS = re.compile(r"\[MASK\]|<mask>|<blank>|<extra_id_\d+>|(?<!_)__?(?!_)(?=\s|[.,;:!?]|$)", re.IGNORECASE)
 ConstraintLike = Constraint | Mapping[str, Any]
 Watch = Callable[[Callable[[], Draft]], bool]  # called with a way to the leading draft; False gives the text up
 
@@ -44,7 +46,7 @@ class Request:
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
         if not template.blanks:
-            raise BlankLMError("there is no blank in the text: write ___ where words are missing")
+            raise BlankLMError(f"there is no blank in the text: {_how_to_write_one(text)}")
         ids, spaces = tokenizer.encode_template(template)
         if len(ids) > max_length:
             raise BlankLMError(
@@ -75,6 +77,7 @@ class Request:
             spans=tuple(spans),
             log_prob=draft.log_prob,
             steps=lambda: self.trajectory(draft),
+            given=self.template.pieces,
         )
 
     def trajectory(self, draft: Draft) -> Trajectory:
@@ -86,3 +89,10 @@ class Request:
         readable = [replace(action, token=tokenizer.token_text(cast(int, action.token))) for action in actions]
         start = Canvas(tuple(items), separator=" " if tokenizer.kind in ("word", "wordpiece") else "")
         return Trajectory.follow(start, readable, log_probs)
+
+
+def _how_to_write_one(text: str) -> str:
+    """Say how a blank is written, to those who know it from elsewhere in particular."""
+    if other := OTHER_BLANKS.search(text):
+        return f"write ___ in place of {other[0]}"
+    return "write ___ where words are missing"

@@ -24,6 +24,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, PAD, SPECIAL_TOKENS, UNK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 from blanklm.models.settings import Settings
 
 # Settings that describe a file, not the encoder.
@@ -199,7 +200,7 @@ def hugging_face() -> Any:
     try:
         import transformers
     except ImportError:
-        raise BlankLMError("pretrained backbones need the transformers package: pip install 'blanklm[eval]'") from None
+        raise BlankLMError(f"pretrained backbones need transformers: {how_to_install('eval')}") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

@@ -24,6 +24,7 @@ from torch import Tensor
 from blanklm.core.special import EOS, PAD, SPECIAL_TOKENS
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 from blanklm.models.backbone import hugging_face
 from blanklm.models.llama import LlamaConfig, RotaryScaling
 
@@ -218,7 +219,7 @@ def _from_gguf(path: Path) -> CausalPretrained:
         from gguf import GGUFReader
         from gguf.quants import dequantize
     except ImportError:
-        raise BlankLMError("GGUF files need the gguf package: pip install 'blanklm[eval]'") from None
+        raise BlankLMError(f"GGUF files need the gguf package: {how_to_install('eval')}") from None
     if not path.is_file():
         raise BlankLMError(f"there is no file {path}")
     try:

@@ -25,10 +25,10 @@ MANY, GREATEST_RATE = 10**12, 1000.0  # beyond which a number is a slip
 class TrainingConfig:
     """The settings of the training loop, and its learning-rate schedule."""
 
-    steps: int = option(10_000, "Number of updates.", ge=1, le=MANY)
-    tokens_per_batch: int = option(8192, "Batch size in tokens, padding included.", ge=1, le=MANY)
+    steps: int = setting(10_000, ge=1, le=MANY)
+    tokens_per_batch: int = setting(8192, ge=1, le=MANY)
     learning_rate: float = setting(1e-3, gt=0, le=GREATEST_RATE)  # at its peak
-    optimizer: OptimizerKind = option("adamw", "Muon needs fewer steps when training from scratch.")
+    optimizer: OptimizerKind = "adamw"
     warmup: int = setting(500, ge=0, le=MANY)  # steps
     weight_decay: float = option(0.01, "Weight decay of the matrices.", ge=0, le=1000)
     clip: float = setting(1.0, gt=0)  # largest gradient norm
@@ -37,7 +37,9 @@ class TrainingConfig:
     canvases: int = setting(1, ge=1, le=1000)  # of each text, side by side in its batch
     ema: float = option(0.0, "Keep an exponential moving average of the weights with this decay; 0: off.", ge=0, lt=1)
     evaluate_every: int = option(500, "Steps between evaluations on the validation texts.", ge=1, le=MANY)
-    save_every: int = option(500, "Steps between saved states, from which a run can be resumed.", ge=1, le=MANY)
+    save_every: int = option(
+        500, "Steps between saved states, which a run resumes from; a minute is the longest.", ge=1, le=MANY
+    )
     log_every: int = setting(20, ge=1, le=MANY)
     patience: int = option(0, "Stop after this many evaluations without a better bound; 0: never.", ge=0, le=MANY)
     seed: int = option(0, "Seed of the initial weights, the batches and the dropout.", ge=0, lt=2**31)
@@ -73,16 +75,41 @@ class TrainingConfig:
         return min(1.0, max(0.0, done))
 
 
+SCRATCH = "scratch"
+# Options that a model to start from has decided.
+OF_A_NEW_MODEL = (
+    "backbone", "size", "tokenizer", "merges", "vocabulary", "min_count", "lowercase", "max_length", "dropout",
+)  # fmt: skip
+LARGEST_BATCH = 8192  # tokens, by default
+SMALLEST_BATCH = 1024
+BATCHES = 32  # of an epoch, where a smaller batch than the largest makes as many
+EPOCHS = 30  # at most, by default
+MINUTES = 10.0  # by default
+LONGEST_WARMUP = {False: 500, True: 50}  # steps, by whether the clock ends the run
+DECIDED = ("steps", "tokens_per_batch", "optimizer", "learning_rate", "warmup")  # what ``complete`` decides
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """How to make a model for the texts, and what of its training depends on that."""
 
+    minutes: float | None = option(
+        None, "Time to train for: 10 by default, or as long as --steps takes.", gt=0, le=10_000_000
+    )
+    steps: int | None = option(
+        None, "Number of updates: by default 30 passes over the texts, if the time is enough.", ge=1, le=MANY
+    )
+    start: str | None = option(
+        None,
+        "Start from this model: a bundled one, a folder or a Hub id; scratch: from none. By default english-small "
+        "where the texts are English and no option asks for another kind of model.",
+    )
     backbone: str | None = option(
         None, "Start from a pretrained encoder or a Llama-type language model: a folder, a Hub id or a .gguf file."
     )
     size: Size | None = option(None, "Size of the model: small by default; base is the paper's.")
     tokenizer: TokenizerKind | None = option(
-        None, "What a token is: by default a word, or what it is for the backbone."
+        None, "What a token is: by default a part of a word (bpe), or what it is for the model to start from."
     )
     merges: int | None = option(
         None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all.", ge=0, le=MANY
@@ -99,24 +126,69 @@ class FitOptions:
     stream: bool = option(False, "Join the texts into one stream with <eos>, in chunks of that length.")
     from_disk: bool = option(False, "Read the texts while training: for corpora that do not fit in memory.")
     dropout: float | None = option(None, "Dropout rate: 0.1 by default; a backbone keeps its own.", ge=0, lt=1)
+    tokens_per_batch: int | None = option(
+        None, "Batch size in tokens, padding included: by default 8192, or fewer if the texts are few.", ge=1, le=MANY
+    )
+    optimizer: OptimizerKind | None = option(
+        None, "By default muon from scratch, which then needs fewer steps, and adamw otherwise."
+    )
     learning_rate: float | None = option(
-        None, "Peak learning rate: by default 0.001, 0.003 with muon, 0.0002 with a backbone.", gt=0, le=GREATEST_RATE
-    )
+        None, "Peak learning rate: by default 0.003 with muon, 0.001 with adamw from scratch, less otherwise.",
+        gt=0, le=GREATEST_RATE,
+    )  # fmt: skip
     warmup: int | None = option(
-        None, "Steps of linear warmup before the cosine decay: by default a tenth, at most 500.", ge=0, le=MANY
-    )
+        None, "Steps of linear warmup before the cosine decay: by default a tenth, at most 500, or 50 if time is set.",
+        ge=0, le=MANY,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         check_options(self, lambda name, message: TrainingError(message))
         if self.backbone and (self.size is not None or self.dropout is not None):
             raise TrainingError("a backbone has its own size and dropout: leave out both options")
+        if self.start not in (None, SCRATCH) and (own := self.of_another_model):
+            raise TrainingError(f"a model to start from has its own {' and '.join(own)}: leave out start or those")
 
-    def complete(self, config: TrainingConfig) -> TrainingConfig:
-        """Give ``config`` the learning rate and the warmup, whose defaults depend on other options."""
-        rate, warmup = self.learning_rate, self.warmup
+    @property
+    def of_another_model(self) -> list[str]:
+        """The options that ask for a model of another kind than one that is there to start from."""
+        defaults = {item.name: item.default for item in fields(self)}
+        return [name for name in OF_A_NEW_MODEL if getattr(self, name) != defaults[name]]
+
+    def complete(self, config: TrainingConfig, tokens: int | None = None, started: bool = False) -> TrainingConfig:
+        """Decide what depends on other options, on the ``tokens`` of the corpus, or on whether a model is there.
+
+        ``tokens`` is None where the texts are read while training.
+        """
+        batch = LARGEST_BATCH if tokens is None else min(LARGEST_BATCH, max(SMALLEST_BATCH, tokens // BATCHES))
+        batch = self.tokens_per_batch or batch
+        steps, evaluate_every = self.steps, config.evaluate_every
+        if steps is None:
+            epoch = config.steps // EPOCHS if tokens is None else tokens // batch + 1
+            steps, evaluate_every = max(200, EPOCHS * epoch), min(evaluate_every, max(25, epoch))
+        minutes = self.minutes or (MINUTES if self.steps is None else 0.0)
+        optimizer = self.optimizer or ("adamw" if started or self.backbone else "muon")
+        rate = self.learning_rate
         if rate is None:
-            rate = 2e-4 if self.backbone else 3e-3 if config.optimizer == "muon" else 1e-3
-        return replace(config, learning_rate=rate, warmup=min(500, config.steps // 10) if warmup is None else warmup)
+            rate = 2e-4 if self.backbone else 3e-3 if optimizer == "muon" else 3e-4 if started else 1e-3
+        warmup = min(LONGEST_WARMUP[minutes > 0], steps // 10) if self.warmup is None else self.warmup
+        return replace(
+            config, steps=steps, tokens_per_batch=batch, optimizer=optimizer, learning_rate=rate, warmup=warmup,
+            evaluate_every=evaluate_every, seconds=60 * minutes or config.seconds,
+        )  # fmt: skip
+
+    def resumed(self, config: TrainingConfig, before: Mapping[str, Any]) -> TrainingConfig:
+        """Keep what was decided for the run ``before`` in all that these options do not say otherwise."""
+        kept = {name: before[name] for name in DECIDED if getattr(self, name) is None and name in before}
+        seconds = before.get("seconds", 0.0)
+        if self.minutes is not None:
+            if self.steps is None and seconds:  # a longer time has room for as many more steps
+                kept["steps"] = max(kept["steps"], round(kept["steps"] * 60 * self.minutes / seconds))
+            seconds = 60 * self.minutes
+        elif self.steps is not None and self.steps != before.get("steps"):
+            seconds = 0.0
+        if self.steps is None and "evaluate_every" in before:
+            kept["evaluate_every"] = before["evaluate_every"]
+        return replace(config, **kept, seconds=seconds)
 
 
 def parse_options(options: Mapping[str, Any]) -> tuple[FitOptions, TrainingConfig]:
@@ -125,5 +197,4 @@ def parse_options(options: Mapping[str, Any]) -> tuple[FitOptions, TrainingConfi
     if unknown := options.keys() - of_fit - of_training:
         raise TrainingError(f"there is no training option {min(unknown)!r}: help(blanklm.fit) lists them")
     fit = FitOptions(**{name: value for name, value in options.items() if name in of_fit})
-    config = TrainingConfig(**{name: value for name, value in options.items() if name not in of_fit})
-    return fit, fit.complete(config)
+    return fit, TrainingConfig(**{name: value for name, value in options.items() if name not in of_fit})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,16 +23,31 @@ from blanklm.models.causal_backbone import CausalPretrained, is_causal
 from blanklm.models.encoder import EncoderConfig, EncoderLayer
 from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighbours
 from blanklm.models.span_blm import SpanBLM
+from blanklm.training.checkpoint import Checkpoint
 from blanklm.training.config import FitOptions, TrainingConfig
+from blanklm.training.folder import settings_of_run
 from blanklm.training.progress import say
 from blanklm.training.run import Progress, train
 from blanklm.training.streamed import StreamedTexts, sample_texts
 
 DEFAULT_LENGTH = 512  # tokens
+SAMPLE = 500  # texts that a model to start from is chosen by
 CHARACTERS_FOR_FREQUENCIES = 1_000_000  # of streamed texts, which word frequencies are counted in
 
 Backbone = Pretrained | CausalPretrained
 Texts = str | PathLike[str] | Sequence[str]  # a path, a pattern such as 'shards/*.jsonl', or the texts themselves
+
+
+Start = Callable[[Sequence[str]], "Checkpoint | None"]  # a model to start from, for some of the texts
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What training has come to."""
+
+    progress: Progress
+    held_out: list[str]
+    started_from: str | None  # the name of the model that it began as; None: from scratch, or from a backbone
 
 
 def fit_folder(
@@ -41,15 +58,17 @@ def fit_folder(
     valid: Texts | None = None,
     resume: bool = False,
     show_progress: bool = True,
-) -> Progress:
+    find_start: Start | None = None,
+) -> Fitted:
     """Train a BLM on texts; ``out`` is the folder of the run, and of its best model."""
     report: Callable[[str], None] = say if show_progress else lambda message: None
     backbone = _load_backbone(options.backbone) if options.backbone else None
-    max_length = _max_length(options, backbone)
     files, lines, held_out = _read_corpus(texts, valid, options.from_disk, config.seed)
     count = f"{len(files):,} files" if files else f"{len(lines):,} texts"
     report(f"{count} to train on, {len(held_out):,} texts to validate on")
-    tokenizer = _tokenizer(sample_texts(files) if files else lines, out, options, backbone, resume)
+    start = find_start(list(islice(sample_texts(files), SAMPLE)) if files else lines[:SAMPLE]) if find_start else None
+    max_length = _max_length(options, backbone, start)
+    tokenizer = _tokenizer(sample_texts(files) if files else lines, out, options, backbone, start, resume)
 
     def encode(group: list[str]) -> Sequence[Sequence[int]]:
         ids = tokenizer.encode_many(group)
@@ -60,23 +79,30 @@ def fit_folder(
     if files:
         training = StreamedTexts(files, encode, max_length)
         counted = TokenisedTexts.from_ids(encode(list(sample_texts(files, CHARACTERS_FOR_FREQUENCIES))))
-        in_memory, size_of_corpus = [validation], ""
+        in_memory, size_of_corpus, tokens = [validation], "", None
     else:
         training = counted = TokenisedTexts.from_ids(encode(lines), max_length)
-        in_memory, size_of_corpus = [training, validation], f"; {training.tokens:,} training tokens"
+        tokens = training.tokens
+        in_memory, size_of_corpus = [training, validation], f"; {tokens:,} training tokens"
     shortened, empty = sum(part.cut for part in in_memory), sum(part.empty for part in in_memory)
     if shortened or empty:
         report(f"{empty:,} empty texts left out, {shortened:,} cut to {max_length} tokens")
+    config = options.complete(config, tokens, start is not None)
+    if resume and (before := settings_of_run(out)):
+        config = options.resumed(config, before)
     if tokenizer.kind == "word" and _has_marks_attached(held_out):
         report('note: these texts have marks attached to words, so "end." is another word than "end": --tokenizer bpe')
     torch.manual_seed(config.seed)
-    model = _new_model(tokenizer, options, max_length, backbone, counted)
-    name = Path(options.backbone).name if options.backbone else options.size or "small"
+    if start:
+        model, name = _continued(start, options), str(start.about.get("name") or options.start)
+    else:
+        model = _new_model(tokenizer, options, max_length, backbone, counted)
+        name = Path(options.backbone).name if options.backbone else options.size or "small"
     report(f"{name} model, {model.parameter_count:,} parameters, vocabulary {len(tokenizer):,}{size_of_corpus}")
-    about = {"data": _name_of(texts)} | ({"backbone": name} if backbone else {})
+    about = {"data": _name_of(texts)} | ({"backbone": name} if backbone else {"started_from": name} if start else {})
     progress = train(model, tokenizer, training, validation, config, out, resume, about, show_progress)
     report(f"best validation bound {progress.best:.4f} nats/token at step {progress.best_step}; the model is in {out}")
-    return progress
+    return Fitted(progress, held_out, name if start else None)
 
 
 def read_and_split(texts: Texts, seed: int) -> tuple[list[str], list[str]]:
@@ -129,7 +155,9 @@ def _load_backbone(name: str) -> Backbone:
     return CausalPretrained.load(name) if is_causal(name) else Pretrained.load(name)
 
 
-def _max_length(options: FitOptions, backbone: Backbone | None) -> int:
+def _max_length(options: FitOptions, backbone: Backbone | None, start: Checkpoint | None) -> int:
+    if start:
+        return int(start.model.config.max_length)
     if backbone is None:
         return options.max_length or DEFAULT_LENGTH
     longest = backbone.config.longest
@@ -139,8 +167,15 @@ def _max_length(options: FitOptions, backbone: Backbone | None) -> int:
 
 
 def _tokenizer(
-    sample: Iterable[str], out: Path, options: FitOptions, backbone: Backbone | None, resume: bool
+    sample: Iterable[str],
+    out: Path,
+    options: FitOptions,
+    backbone: Backbone | None,
+    start: Checkpoint | None,
+    resume: bool,
 ) -> Tokenizer:
+    if start:
+        return start.tokenizer
     if resume and (out / "tokenizer.json").exists():
         return Tokenizer.load(out / "tokenizer.json")
     if options.merges is not None and (options.tokenizer or not isinstance(backbone, CausalPretrained)):
@@ -149,7 +184,7 @@ def _tokenizer(
         return backbone.tokenizer(options.merges)
     if backbone and options.tokenizer is None:
         return backbone.tokenizer()
-    kind = options.tokenizer or "word"
+    kind = options.tokenizer or "bpe"
     return Tokenizer.train(kind, sample, options.vocabulary, options.min_count, options.lowercase)
 
 
@@ -168,4 +203,19 @@ def _new_model(
     model.set_vocabulary(tokenizer)
     init_heads_on_neighbours(next(layer for layer in model.modules() if isinstance(layer, EncoderLayer)))
     init_bias_from_frequencies(model, counted.flat)
+    return model
+
+
+def _continued(start: Checkpoint, options: FitOptions) -> BLM:
+    """Return the model to start from, with the blanks that are asked for."""
+    model, spans = start.model, {"spans": 1.0, "both": 0.5, "words": 0.0, None: None}[options.blanks]
+    if not isinstance(model, BLM):
+        raise TrainingError(f"{options.start} does not fill blanks: start from another model")
+    if spans is None:
+        return model
+    if isinstance(model, SpanBLM) == (options.blanks == "words"):
+        learnt = "spans too" if isinstance(model, SpanBLM) else "blanks of words alone"
+        raise TrainingError(f"the model to start from has learnt {learnt}: leave out blanks, or start from scratch")
+    if isinstance(model, SpanBLM):
+        model.config = replace(model.config, spans=spans)
     return model

@@ -15,6 +15,7 @@ from blanklm.files import replacing
 from blanklm.training.progress import Progress
 
 Settings = dict[str, Any]  # as JSON has them
+LENGTH = ("steps", "seconds")  # settings that say how long a run is: it can be resumed with others
 
 
 class RunFolder:
@@ -43,16 +44,19 @@ class RunFolder:
                 path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
     def check_settings(self, settings: Settings) -> None:
-        """Refuse to resume a run with other settings than it was started with."""
+        """Refuse to resume a run with other settings than it was started with, but for how long it is."""
         if not self.settings.exists():
             raise TrainingError(f"{self.path} holds no run to resume: start one without resuming")
+        before = self.read_settings()
+        for part, values in settings.items():
+            if _fixed(before.get(part)) != _fixed(values):
+                raise TrainingError(f"cannot resume {self.path}: {_difference(part, before.get(part), values)}")
+
+    def read_settings(self) -> Settings:
         try:
-            before = dict(json.loads(self.settings.read_text(encoding="utf-8")))
+            return dict(json.loads(self.settings.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise TrainingError(f"{self.settings} is damaged: start again in another folder") from None
-        for part, values in settings.items():
-            if before.get(part) != values:
-                raise TrainingError(f"cannot resume {self.path}: {_difference(part, before.get(part), values)}")
 
     # --- States ---------------------------------------------------------------------------------------------------
 
@@ -118,10 +122,24 @@ class RunFolder:
             temporary.write_text("".join(kept), encoding="utf-8")
 
 
+def settings_of_run(path: Path) -> Settings:
+    """Return the training settings of the run in a folder; none if there is none."""
+    file = path / "run.json"
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))["training"]) if file.exists() else {}
+    except (ValueError, TypeError, KeyError):
+        return {}  # a damaged file is named when the run is resumed
+
+
+def _fixed(values: Any) -> Any:
+    """Leave out what may change when a run is resumed."""
+    return {key: value for key, value in values.items() if key not in LENGTH} if isinstance(values, dict) else values
+
+
 def _difference(part: str, before: Any, now: Any) -> str:
     if not isinstance(before, dict) or not isinstance(now, dict):
         return f"it was started on other {part}"
-    for key in before | now:
+    for key in _fixed(before | now):
         if before.get(key) != now.get(key):
             return f"{part} setting {key} was {before.get(key)} and is now {now.get(key)}"
     return f"its {part} settings differ"

@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blanklm.training.config import TrainingConfig
 
 Advance = Callable[[float, float], None]  # called with the loss in nats per token, and the speed in tokens per second
 
@@ -53,19 +56,44 @@ def say(message: str) -> None:
             print(message, file=sys.stderr)
 
 
+def duration(seconds: float) -> str:
+    """A time in words, as exact as an estimate is."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is told of a run while it goes."""
+
+    advance: Advance
+    estimate: Callable[[float], None]  # called once, with the seconds that a step takes
+
+
 @contextmanager
-def progress_bar(progress: Progress, steps: int) -> Iterator[Advance]:
-    """Show a bar with loss, speed and time left."""
+def progress_bar(progress: Progress, config: TrainingConfig) -> Iterator[Watch]:
+    """Show a bar with loss, speed and time left, and say early how long the run will take."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}")
-    with Bar(*columns, TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=steps, completed=progress.step)
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=config.steps, completed=progress.step)
 
         def advance(loss: float, speed: float) -> None:
             best = "" if math.isinf(progress.best) else f", best valid {progress.best:.3f}"
             words = f"loss {loss:.3f} nats/token{best}, {speed:,.0f} tokens/s"
             bar.update(task, completed=progress.step, description=words)
 
-        yield advance
+        def estimate(seconds: float) -> None:
+            steps, time = config.steps - progress.step, seconds * (config.steps - progress.step)
+            if config.seconds:
+                time = min(time, config.seconds - progress.seconds)
+                steps = round(time / seconds)
+            bar.update(task, completed=progress.step, total=progress.step + steps)
+            each = f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
+            say(f"about {duration(time)} for about {steps:,} steps of {each}; Ctrl-C saves and stops")
+
+        yield Watch(advance, estimate)

@@ -16,7 +16,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -36,12 +36,15 @@ from blanklm.training import checkpoint
 from blanklm.training.config import Precision, TrainingConfig
 from blanklm.training.epochs import PlannedBatch, plan_epochs, validation_epoch
 from blanklm.training.folder import RunFolder, Settings
+from blanklm.training.interruption import Interruption, interruption
 from blanklm.training.optimizer import Average, new_optimizer
 from blanklm.training.prepare import Preparation, move
-from blanklm.training.progress import Advance, Progress, progress_bar
+from blanklm.training.progress import Advance, Progress, duration, progress_bar, say
 from blanklm.training.quantise import grouped_matrices, rounded_in_place
 from blanklm.training.streamed import StreamedTexts
 
+SAVE_SECONDS = 60.0  # of work, at most, that is lost when a run is killed
+ESTIMATE_SECONDS = 3.0  # of work after which the time of a run is estimated
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
 
 
@@ -65,8 +68,10 @@ def train(
     else:
         run.begin()
     if show_progress and run.accelerator.is_main_process:
-        with progress_bar(run.progress, config.steps) as advance:
-            run.go(advance)
+        if resume:
+            say(run.standing)
+        with progress_bar(run.progress, config) as watch:
+            run.go(watch.advance, watch.estimate)
     else:
         run.go(lambda loss, speed: None)
     return run.progress
@@ -115,6 +120,7 @@ class Run:
         self.matrices, self.kept_matrices = (
             list(grouped_matrices(part).values()) if config.bits else [] for part in (plain, self.kept_model)
         )
+        self.saved_at = 0.0  # the clock when the state was last saved, or the run began
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         saved = (self.progress, self.schedule, self.average)
         self.accelerator.register_for_checkpointing(*(part for part in saved if part is not None))
@@ -154,7 +160,7 @@ class Run:
         """Start the run in a folder that holds none."""
         self._check_agreement()
         self.files.check_unused()
-        self._keep_best()
+        self._keep_best(trained=False)
         self.files.write_settings(self.settings)
         self.accelerator.init_trackers("tensorboard")
 
@@ -167,6 +173,9 @@ class Run:
             if before != now:
                 raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
         self.rounds = self.config.rounds_at(self.progress.step - 1, self.progress.seconds)
+        if self.progress.step > self.config.steps:
+            raise TrainingError(f"the run has done {self.progress.step:,} steps already: ask for more of them")
+        self.files.write_settings(self.settings)  # which may be those of a longer run
         self.files.drop_metrics_after(self.progress.step)
         self.accelerator.init_trackers("tensorboard")
 
@@ -176,6 +185,17 @@ class Run:
         if len(set(gather_object([hashlib.sha256(settings.encode()).hexdigest()]))) > 1:
             raise TrainingError("the processes of this run do not have the same texts, vocabulary and settings")
 
+    @property
+    def standing(self) -> str:
+        """Where the run goes on, in words."""
+        progress, config = self.progress, self.config
+        if not progress.step:
+            return f"nothing had been saved in {self.folder} yet: the run begins again"
+        done = f"step {progress.step:,} of {config.steps:,}, after {duration(progress.seconds)}"
+        if progress.step >= config.steps or 0 < config.seconds <= progress.seconds:
+            return f"{self.folder} is done ({done}): a longer run needs more --minutes or --steps"
+        return f"going on with {self.folder} at {done}"
+
     # --- The loop -------------------------------------------------------------------------------------------------
 
     @property
@@ -183,10 +203,16 @@ class Run:
         """The seconds that the run has taken, those before it was resumed included."""
         return self.progress.seconds if self.began is None else time.perf_counter() - self.began
 
-    def go(self, advance: Advance) -> None:
-        """Train from where the run stands to its end; ``advance`` is told loss and speed now and then."""
+    def go(self, advance: Advance, estimate: Callable[[float], None] = lambda seconds: None) -> None:
+        """Train from where the run stands to its end; ``advance`` is told loss and speed now and then.
+
+        ``estimate`` is told once how many seconds a step takes. Ctrl-C saves before it stops.
+        """
+        if 0 < self.config.seconds <= self.progress.seconds:
+            return
         try:
-            self._loop(advance)
+            with interruption(self.accelerator.num_processes == 1) as interrupted:
+                self._loop(advance, estimate, interrupted)
         except RuntimeError as error:
             if not _lost_contact(error):
                 raise
@@ -195,12 +221,13 @@ class Run:
                 "start all of them again and resume the run"
             ) from None
 
-    def _loop(self, advance: Advance) -> None:
+    def _loop(self, advance: Advance, estimate: Callable[[float], None], interrupted: Interruption) -> None:
         progress, config = self.progress, self.config
         before = progress.running_loss if self.accelerator.is_main_process else 0.0
         running = torch.tensor(before, device=self.accelerator.device)  # nats of this process since the last log
         since, tokens_since = time.perf_counter(), 0
-        self.began = since - progress.seconds
+        self.began, self.saved_at, first = since - progress.seconds, since, progress.step
+        estimated = False
         self.model.train()
         for planned, prepared, weight in self.preparation.ahead(self._plan()):
             tokens = self._tokens_of_all(planned)
@@ -209,7 +236,10 @@ class Run:
             progress.running_tokens += tokens
             progress.tokens += tokens
             tokens_since += tokens
-            last = progress.step == config.steps or 0 < config.seconds <= self.elapsed
+            last = progress.step == config.steps or 0 < config.seconds <= self.elapsed or interrupted.asked
+            if not estimated and (work := time.perf_counter() - since) >= ESTIMATE_SECONDS and tokens_since > tokens:
+                estimate(work / (progress.step - first))
+                estimated = True
             if progress.step % config.log_every == 0 or last:
                 loss = self._sum_over_processes(running) / progress.running_tokens
                 now = time.perf_counter()
@@ -221,14 +251,28 @@ class Run:
                 running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
             if progress.step % config.evaluate_every == 0 or last:
                 self._evaluate()
-            if progress.step % config.save_every == 0 or last:
+            if progress.step % config.save_every == 0 or last or self._a_minute_has_passed():
                 progress.running_loss = self._sum_over_processes(running)
                 progress.places = gather_object([planned.place]) if planned.place is not None else []
                 self.files.save_state(progress.step)
+                self.saved_at = time.perf_counter()
             if last or (config.patience and progress.evaluations_since_best >= config.patience):
                 break
         self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
         self.accelerator.end_training()
+        if interrupted.asked and progress.step < config.steps:
+            done = f"step {progress.step:,} of {config.steps:,}"
+            say(f"saved at {done} in {self.folder}: go on with --resume (resume=True)")
+            raise KeyboardInterrupt
+
+    def _a_minute_has_passed(self) -> bool:
+        """Whether it is time to save; processes agree on that where they wait for each other anyway."""
+        passed = time.perf_counter() - self.saved_at >= SAVE_SECONDS
+        if self.accelerator.num_processes == 1:
+            return passed
+        if self.progress.step % self.config.log_every:
+            return False
+        return bool(self.accelerator.reduce(torch.tensor(float(passed), device=self.accelerator.device), "sum"))
 
     def _sum_over_processes(self, running: Tensor) -> float:
         """Sum the losses; stop before anything that is not a number can reach the log or the disk."""
@@ -337,10 +381,11 @@ class Run:
         else:
             progress.evaluations_since_best += 1
 
-    def _keep_best(self) -> None:
+    def _keep_best(self, trained: bool = True) -> None:
+        about = self.about if trained else (self.about or {}) | {"untrained": True}
         weights = self.accelerator.get_state_dict(self.model) if self.sharded else None  # every process has a part
         if self.accelerator.is_main_process:
-            checkpoint.save(self.folder, self.kept_model, self.tokenizer, self.about, weights=weights)
+            checkpoint.save(self.folder, self.kept_model, self.tokenizer, about, weights=weights)
 
 
 def _new_accelerator(precision: Precision, folder: Path) -> Accelerator:

@@ -23,7 +23,15 @@ from blanklm.training.progress import say
 from blanklm.training.run import train
 
 CLASSIFIER_STEPS = 2000  # at most: it learns far sooner than the BLM
-OF_A_BLM = ("backbone", "tokenizer", "stream", "from_disk")  # options that a model of two styles does not have
+OF_A_BLM = (
+    "backbone",
+    "start",
+    "tokenizer",
+    "merges",
+    "blanks",
+    "stream",
+    "from_disk",
+)  # options that a model of two styles does not have
 
 
 def fit_transfer(
@@ -33,6 +41,8 @@ def fit_transfer(
     defaults = {item.name: item.default for item in fields(options)}
     if unused := [name for name in OF_A_BLM if getattr(options, name) != defaults[name]]:
         raise TrainingError(f"a model of two styles has no {' or '.join(unused)}: leave that out")
+    options = replace(options, optimizer=options.optimizer or "adamw", steps=options.steps or config.steps)
+    config = options.complete(config)
     styles = _names_of_styles(style0, style1)
     split = [read_and_split(file, config.seed) for file in (style0, style1)]
     training, held_out = [lines for lines, _ in split], [lines for _, lines in split]

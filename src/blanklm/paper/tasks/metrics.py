@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 
 
 def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
@@ -23,7 +24,7 @@ def edit_distance(first: str, second: str) -> int:
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
-        raise BlankLMError('restorations are scored with rapidfuzz: pip install "blanklm[eval]"') from None
+        raise BlankLMError(f"restorations are scored with rapidfuzz: {how_to_install('eval')}") from None
     return Levenshtein.distance(first, second)
 
 

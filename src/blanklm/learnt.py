@@ -1,0 +1,76 @@
+"""What a training run has learnt, shown on texts that were held out: fills before and after, and BLEU."""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from blanklm.api import BlankLM
+from blanklm.data.masking import MaskedText, blank_out
+
+SHOWN = 3  # texts
+MEASURED = 100
+WORDS = range(4, 31)  # of the texts to show and to measure
+SHARE = 0.3  # of the words, to measure
+SPAN = range(1, 4)  # words, to show
+SEED = 0
+
+
+def compare(held_out: Sequence[str], folder: Path, before: str | None) -> Iterator[str]:
+    """Yield lines that compare the model in ``folder`` with the one ``before``, and the next command to type."""
+    texts = [text for text in held_out if len(text.split()) in WORDS][:MEASURED]
+    if texts:
+        models = {"after": BlankLM.from_pretrained(folder)}
+        if before:
+            models = {"before": BlankLM.from_pretrained(before)} | models
+        yield from _fills(texts[:SHOWN], models)
+        yield _bleu(texts, models)
+    example = str(_one_span(texts[0], random.Random(SEED)).template) if texts else "___"
+    yield f"now type: blanklm fill {shlex.quote(example)} --model {shlex.quote(str(folder))}"
+
+
+def _fills(texts: Sequence[str], models: dict[str, BlankLM]) -> Iterator[str]:
+    rng = random.Random(SEED)
+    hidden = [_one_span(text, rng) for text in texts]
+    fills = {name: model.fill([str(masked.template) for masked in hidden]) for name, model in models.items()}
+    for i, masked in enumerate(hidden):
+        yield f"held out  {masked.template}"
+        yield from (f"  {name:8}{' / '.join(fills[name][i].spans)}" for name in models)
+        yield f"  was     {' / '.join(masked.spans)}"
+
+
+def _bleu(texts: Sequence[str], models: dict[str, BlankLM]) -> str:
+    from sacrebleu.metrics import BLEU
+
+    rng = random.Random(SEED)
+    hidden = [_words(text, rng) for text in texts]
+    outputs = {"no infill": [masked.template.render([""] * len(masked.spans)) for masked in hidden]}
+    canvases = [str(masked.template) for masked in hidden]
+    for name, model in models.items():
+        blanks = "words" if getattr(model.model.config, "spans", 1) < 1 else None
+        outputs[name] = [fill.text for fill in model.fill(canvases, blanks=blanks)]
+    scores = {
+        name: BLEU(tokenize="none", force=True).corpus_score(filled, [list(texts)]).score
+        for name, filled in outputs.items()
+    }
+    said = ", ".join(f"{score:.1f} {name}" for name, score in scores.items())
+    return f"BLEU of {len(texts)} held-out texts with {SHARE:.0%} of their words hidden: {said}"
+
+
+def _one_span(text: str, rng: random.Random) -> MaskedText:
+    words = _places(text)
+    size = min(rng.choice(SPAN), len(words) - 1)
+    start = rng.randrange(len(words) - size + 1)
+    return blank_out(text, words, set(range(start, start + size)))
+
+
+def _words(text: str, rng: random.Random) -> MaskedText:
+    words = _places(text)
+    return blank_out(text, words, set(rng.sample(range(len(words)), -int(-SHARE * len(words) // 1))))
+
+
+def _places(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\S+", text)]
