@@ -63,11 +63,13 @@ def fit_folder(
     """Train a BLM on texts; ``out`` is the folder of the run, and of its best model."""
     report: Callable[[str], None] = say if show_progress else lambda message: None
     backbone = _load_backbone(options.backbone) if options.backbone else None
+    max_length = _max_length(options, backbone)
     files, lines, held_out = _read_corpus(texts, valid, options.from_disk, config.seed)
     count = f"{len(files):,} files" if files else f"{len(lines):,} texts"
     report(f"{count} to train on, {len(held_out):,} texts to validate on")
     start = find_start(list(islice(sample_texts(files), SAMPLE)) if files else lines[:SAMPLE]) if find_start else None
-    max_length = _max_length(options, backbone, start)
+    if start:
+        max_length = int(start.model.config.max_length)
     tokenizer = _tokenizer(sample_texts(files) if files else lines, out, options, backbone, start, resume)
 
     def encode(group: list[str]) -> Sequence[Sequence[int]]:
@@ -155,9 +157,7 @@ def _load_backbone(name: str) -> Backbone:
     return CausalPretrained.load(name) if is_causal(name) else Pretrained.load(name)
 
 
-def _max_length(options: FitOptions, backbone: Backbone | None, start: Checkpoint | None) -> int:
-    if start:
-        return int(start.model.config.max_length)
+def _max_length(options: FitOptions, backbone: Backbone | None) -> int:
     if backbone is None:
         return options.max_length or DEFAULT_LENGTH
     longest = backbone.config.longest
