@@ -92,7 +92,7 @@ class Service:
 
     def __init__(self, models: Mapping[str, Product], limits: Limits) -> None:
         self.models, self.limits, self.metrics = dict(models), limits, Metrics()
-        self.worker = Worker(limits, self.metrics.observe)
+        self.worker = Worker(limits, self.metrics.observe, self.metrics.count)
         self.metrics.watch(self.worker)
 
     def models_for(self, task: Task) -> list[str]:

@@ -12,6 +12,8 @@ from blanklm.errors import BlankLMError
 class Limits:
     """The bounds on the work and the memory that any request can cause."""
 
+    connections: int = 1000  # at once; fewer where the process may open few files
+    header_seconds: float = 10.0  # for a client to send the header of a request
     body: int = 262_144  # bytes in the body of a request
     body_seconds: float = 10.0  # for a client to send the body
     texts: int = 64  # texts in a request
