@@ -7,6 +7,8 @@ from typing import Any, get_type_hints
 
 from blanklm.errors import BlankLMError
 
+LONGEST_MESSAGE = 500  # characters
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -58,6 +60,8 @@ class Refusal(Exception):
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
+        if len(message) > LONGEST_MESSAGE:  # it repeats what was sent
+            message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
         super().__init__(message)
         self.status, self.code, self.message, self.field, self.headers = status, code, message, field, headers or {}
 
