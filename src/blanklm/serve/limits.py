@@ -21,7 +21,7 @@ class Limits:
     texts: int = 64  # texts in a request
     characters: int = 10_000  # in a text
     document: int = 200_000  # characters of a document to restore: EpiDoc has much markup
-    blanks: int = 200  # in a text
+    blanks: int = 100  # in a text; the time grows with their square
     words: int = 10_000  # in the constraints of a request, counted once per blank
     candidates: int = 64  # fills or samples of a text, and the beam width
     canvases: int = 200_000  # evaluated to score the texts of a request
@@ -70,5 +70,7 @@ class Refusal(Exception):
 
 
 def deadline_passed() -> Refusal:
-    message = "the deadline passed before the work was done: send fewer or shorter texts, or try again later"
+    message = (
+        "the deadline passed before the work was done: send fewer or shorter texts, fewer blanks, or try again later"
+    )
     return Refusal(504, "deadline", message)
