@@ -1,8 +1,19 @@
 """The one family of errors a user can cause: each message is one line that names the problem and the remedy."""
 
+LONGEST_MESSAGE = 1000  # characters
+
 
 class BlankLMError(ValueError):
-    """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback."""
+    """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback.
+
+    What it repeats of the input may have many lines or a million characters: the message has one line and few.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        message = " ".join(str(message).splitlines())
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[: LONGEST_MESSAGE - 300]} … {message[-290:]}"
+        super().__init__(message)
 
 
 class OptionError(BlankLMError):
