@@ -1,6 +1,6 @@
 """The one family of errors a user can cause: each message is one line that names the problem and the remedy."""
 
-LONGEST_MESSAGE = 1000  # characters; a message may quote a text, and a text may have millions
+LONGEST_MESSAGE = 1000  # characters
 
 
 def shortened(text: str, longest: int = 80) -> str:
@@ -9,10 +9,13 @@ def shortened(text: str, longest: int = 80) -> str:
 
 
 class BlankLMError(ValueError):
-    """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback."""
+    """Bad input, a bad file or a bad option; the command line prints the message and exits without a traceback.
+
+    What it repeats of the input may have many lines or a million characters: the message has one line and few.
+    """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(shortened(message, LONGEST_MESSAGE))
+        super().__init__(shortened(" ".join(str(message).splitlines()), LONGEST_MESSAGE))
 
 
 class OptionError(BlankLMError):

@@ -130,10 +130,30 @@ def test_bad_documents_are_refused_in_one_line(restorer):
     assert [len(span) for span in spans] == [2, 3]
 
 
-def test_progress_counts_gaps(restorer):
+def test_progress_counts_gaps_and_is_asked_before_every_pass(restorer):
     done = []
     restorer.restore(DOCUMENT, RestoreOptions(top=1), progress=done.append)
-    assert done == [1, 1, 1]
+    assert [count for count in done if count] == [1, 1, 1]
+    assert done.count(0) > 20
+
+
+def test_a_restoration_stops_within_a_gap_at_the_next_pass(restorer):
+    class Enough(Exception):
+        pass
+
+    def stop_after(passes):
+        asked = []
+
+        def progress(done):
+            asked.append(done)
+            if len(asked) > passes:
+                raise Enough
+
+        return progress
+
+    for passes in (0, 5, 20):  # in the first gap: it has hundreds
+        with pytest.raises(Enough):
+            restorer.restore(["και", Blank(20, 40), "το"], RestoreOptions(top=1), progress=stop_after(passes))
 
 
 def test_letters_of_another_script_are_named_with_their_place(restorer):

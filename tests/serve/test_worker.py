@@ -108,6 +108,31 @@ def test_the_queue_is_bounded_and_takes_all_of_a_request_or_nothing(start, work)
     work.go.set()
 
 
+def test_the_message_names_the_seconds_of_its_header(start, work):
+    worker = start(queue=1)
+    worker._seconds_per_text = 1000.0
+    worker.submit([work.job(0, group="first")])
+    while worker.waiting:
+        time.sleep(0.001)
+    worker.submit([work.job(1)])
+    with pytest.raises(Refusal, match="try again in 60 s") as refused:
+        worker.submit([work.job(2)])
+    assert refused.value.headers["Retry-After"] == "60"
+    work.go.set()
+
+
+def test_texts_that_expire_in_the_queue_are_reported(work):
+    expired = []
+    worker = Worker(Limits(), expired=expired.extend)
+    late, kept = work.job(1, deadline=time.monotonic()), work.job(2)
+    work.go.set()
+    worker.submit([late, kept])
+    worker.start()
+    assert kept.answer.result(5) == 4
+    worker.close()
+    assert expired == [late] and late.outcome == "stopped"
+
+
 def test_those_who_left_make_room(start, work):
     worker = start(queue=2)
     worker.submit([work.job(0, group="first")])

@@ -46,7 +46,7 @@ def restore_document(
     options: RestoreOptions,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Edition:
-    """Restore a document with the restorer of each language; ``progress`` is called with 1 after each lacuna."""
+    """Restore a document with the restorer of each language; ``progress``: see ``search.Progress``."""
     passages: list[PassageRecord] = []
     lacunae: list[GapRecord] = []
     for passage, language in damaged_passages(document, options.language):

@@ -8,7 +8,7 @@ them normalised (``normalise.py``), and answers in the alphabet it was trained o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.normalise import normalise_with_positions
 from blanklm.restoration.notation.document import LONGEST_GAP
 from blanklm.restoration.options import DEFAULTS, RestoreOptions
-from blanklm.restoration.search import FilledText, fill_greedily, log_probs_of, search_beams
+from blanklm.restoration.search import FilledText, Progress, fill_greedily, log_probs_of, search_beams, unwatched
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
@@ -101,9 +101,9 @@ class Restorer:
         self,
         parts: Sequence[Part],
         options: RestoreOptions = DEFAULTS,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = unwatched,
     ) -> Restoration:
-        """Restore the gaps of a text; ``progress`` is called with 1 after each gap.
+        """Restore the gaps of a text; ``progress`` is called with 1 after each gap, with 0 between passes.
 
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
@@ -113,13 +113,11 @@ class Restorer:
             return with_letter_counts(wide, parts, options)
         return self._restore(parts, options.top, options.abstain_below, progress)
 
-    def _restore(
-        self, parts: Sequence[Part], top: int, abstain_below: float, progress: Callable[[int], None]
-    ) -> Restoration:
-        (open_gaps,) = self._open_gaps([self._draft(parts)])
+    def _restore(self, parts: Sequence[Part], top: int, abstain_below: float, progress: Progress) -> Restoration:
+        (open_gaps,) = self._open_gaps([self._draft(parts)], progress)
         gaps: list[GapRestoration] = []
         for open_gap in open_gaps:  # one by one, to report progress
-            gaps += self._restore_gaps([open_gap], top, abstain_below)
+            gaps += self._restore_gaps([open_gap], top, abstain_below, progress)
             progress(1)
         return Restoration.of(gaps, top)
 
@@ -132,8 +130,8 @@ class Restorer:
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """Return the greedy guess for each gap of each text."""
         drafts = [self._draft(parts) for parts in documents]
-        self._settle_lengths(drafts)
-        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts)]
+        self._settle_lengths(drafts, unwatched)
+        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts, unwatched)]
 
     def _draft(self, parts: Sequence[Part]) -> Draft:
         blanks = [part for part in parts if isinstance(part, Blank)]
@@ -151,20 +149,22 @@ class Restorer:
 
     # --- Candidates for gaps ------------------------------------------------------------------------------------
 
-    def _open_gaps(self, drafts: Sequence[Draft]) -> list[list[OpenGap]]:
+    def _open_gaps(self, drafts: Sequence[Draft], progress: Progress = unwatched) -> list[list[OpenGap]]:
         """Return the gaps of each draft, with the best guess in all others."""
-        posteriors = self._settle_lengths(drafts)
-        guesses = iter(self._fill([draft for draft in drafts if len(draft.gaps) > 1]))
+        posteriors = self._settle_lengths(drafts, progress)
+        guesses = iter(self._fill([draft for draft in drafts if len(draft.gaps) > 1], progress))
         open_gaps = []
         for draft, by_gap in zip(drafts, posteriors, strict=True):
             spans = next(guesses) if len(draft.gaps) > 1 else draft.spans
             open_gaps.append([OpenGap(draft, spans, number, by_gap.get(number)) for number in range(len(draft.gaps))])
         return open_gaps
 
-    def _restore_gaps(self, gaps: Sequence[OpenGap], top: int, abstain_below: float) -> list[GapRestoration]:
+    def _restore_gaps(
+        self, gaps: Sequence[OpenGap], top: int, abstain_below: float, progress: Progress = unwatched
+    ) -> list[GapRestoration]:
         """Search, rerank and cut the candidates of gaps, all in one batch."""
         windows = [self._windows(gap) for gap in gaps]
-        fills = iter(self._fills([window for of_gap in windows for window in of_gap], max(top, MIN_RERANKED)))
+        fills = iter(self._fills([window for of_gap in windows for window in of_gap], max(top, MIN_RERANKED), progress))
         pools = []  # candidates of each gap
         for gap, of_gap in zip(gaps, windows, strict=True):
             pool = [
@@ -177,7 +177,7 @@ class Restorer:
                 before, behind = (self.tokenizer.decode(piece) for piece in pieces)
                 pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
             pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
-        scores = self._rerank_scores(gaps, windows, pools)
+        scores = self._rerank_scores(gaps, windows, pools, progress)
         restored = []
         for gap, of_gap, pool, gains in zip(gaps, windows, pools, scores, strict=True):
             lengths = {of_gap[0].length: 1.0} if gap.posterior is None else length_distribution(gap.posterior)
@@ -200,7 +200,7 @@ class Restorer:
             windows.append(Window(ids[first:end], start - first, k, log_p))
         return windows
 
-    def _fills(self, windows: Sequence[Window], beam: int) -> list[list[FilledText]]:
+    def _fills(self, windows: Sequence[Window], beam: int, progress: Progress) -> list[list[FilledText]]:
         """Search the short gaps; a long one has its greedy guess only."""
         short = [i for i, window in enumerate(windows) if window.length <= LONGEST_SEARCHED_GAP]
         long = [i for i, window in enumerate(windows) if window.length > LONGEST_SEARCHED_GAP]
@@ -211,14 +211,19 @@ class Restorer:
             within=BEAM_MARGIN,
             temperature=self.temperature,
             window=SEARCH_WINDOW,
+            progress=progress,
         )
         blocks = [block_numbers(len(windows[i].ids), [(windows[i].start, windows[i].length)]) for i in long]
-        guesses = fill_greedily(self.model, [windows[i].ids for i in long], blocks, self.temperature)
+        guesses = fill_greedily(self.model, [windows[i].ids for i in long], blocks, self.temperature, progress)
         fills = dict(zip(short, beams, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
         return [fills[i] for i in range(len(windows))]
 
     def _rerank_scores(
-        self, gaps: Sequence[OpenGap], windows: Sequence[Sequence[Window]], pools: Sequence[Sequence[Candidate]]
+        self,
+        gaps: Sequence[OpenGap],
+        windows: Sequence[Sequence[Window]],
+        pools: Sequence[Sequence[Candidate]],
+        progress: Progress,
     ) -> list[list[float]]:
         """Return the score of each candidate by the lexicon and, where the length is unknown, by the fit, in nats."""
         filled = [
@@ -227,7 +232,7 @@ class Restorer:
             for candidate in pool
             if gap.posterior is not None
         ]
-        fits = iter(self._fit(filled))
+        fits = iter(self._fit(filled, progress))
         scores = []
         for gap, of_gap, pool in zip(gaps, windows, pools, strict=True):
             window = of_gap[0]  # with other lengths, the text near the gap is the same
@@ -243,14 +248,16 @@ class Restorer:
 
     # --- Lengths ------------------------------------------------------------------------------------------------
 
-    def _settle_lengths(self, drafts: Sequence[Draft]) -> list[dict[int, Tensor]]:
+    def _settle_lengths(self, drafts: Sequence[Draft], progress: Progress) -> list[dict[int, Tensor]]:
         """Choose the unknown lengths, leftmost first in each draft; return their log posteriors [N] by gap."""
         posteriors: list[dict[int, Tensor]] = [{} for _ in drafts]
         for number in range(max(len(draft.gaps) for draft in drafts)):
             turn = [i for i, d in enumerate(drafts) if number < len(d.gaps) and d.gaps[number].length is None]
             for i in turn:
+                progress(0)
                 posteriors[i][number] = self._length_posterior(drafts[i], number)
-            lengths = self._best_lengths([drafts[i] for i in turn], number, [posteriors[i][number] for i in turn])
+            of_turn = [posteriors[i][number] for i in turn]
+            lengths = self._best_lengths([drafts[i] for i in turn], number, of_turn, progress)
             for i, length in zip(turn, lengths, strict=True):
                 drafts[i].spans[number] = [BLANK] * length
         return posteriors
@@ -277,7 +284,9 @@ class Restorer:
         k = torch.arange(1, len(log_p) + 1)  # [N]
         return log_p.masked_fill((k < blank.min) | (k > (blank.max or LONGEST_GAP)), -math.inf).log_softmax(0)
 
-    def _best_lengths(self, drafts: Sequence[Draft], number: int, posteriors: Sequence[Tensor]) -> list[int]:
+    def _best_lengths(
+        self, drafts: Sequence[Draft], number: int, posteriors: Sequence[Tensor], progress: Progress
+    ) -> list[int]:
         """Return for a gap of each draft the length with the best sum of posterior, log p of its greedy guess, and fit.
 
         The posterior alone says little: what would stand there says more.
@@ -291,8 +300,8 @@ class Restorer:
                 texts.append(ids[first:end])
                 blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
                 tried.append((i, k, starts[number] - first))
-        guesses = fill_greedily(self.model, texts, blocks, self.temperature)
-        fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)])
+        guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
+        fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)], progress)
         best: dict[int, tuple[float, int]] = {}
         for (i, k, start), guess, fit in zip(tried, guesses, fits, strict=True):
             log_prob = sum(guess.place_log_probs[start + place] for place in range(k))
@@ -300,7 +309,7 @@ class Restorer:
             best[i] = max(best.get(i, (-math.inf, k)), (score, k))
         return [best[i][1] for i in range(len(drafts))]
 
-    def _fit(self, filled: Sequence[tuple[list[int], int, int]]) -> list[float]:
+    def _fit(self, filled: Sequence[tuple[list[int], int, int]], progress: Progress) -> list[float]:
         """Return log p of FIT_SPAN characters on either side of what was restored, each side hidden by itself.
 
         ``filled``: the ids of each text, where its restoration begins, and how long it is.
@@ -312,12 +321,12 @@ class Restorer:
             for side in (range(max(0, at - FIT_SPAN), at), range(at + k, min(end - first, at + k + FIT_SPAN))):
                 texts.append(ids[first:end])
                 positions.append([p for p in side if self.model.writable[ids[first + p]]])
-        log_probs = log_probs_of(self.model, texts, positions)
+        log_probs = log_probs_of(self.model, texts, positions, progress)
         return [left + right for left, right in zip(log_probs[::2], log_probs[1::2], strict=True)]
 
     # --- Greedy guesses -----------------------------------------------------------------------------------------
 
-    def _fill(self, drafts: Sequence[Draft]) -> list[list[list[int]]]:
+    def _fill(self, drafts: Sequence[Draft], progress: Progress) -> list[list[list[int]]]:
         """Return the greedy guess for the gaps of each draft in ids, window by window; all lengths are settled."""
         filled = [[list(span) for span in draft.spans] for draft in drafts]
         while True:
@@ -333,7 +342,7 @@ class Restorer:
                 windows.append((i, first, starts))
             if not texts:
                 return filled
-            guesses = fill_greedily(self.model, texts, blocks, self.temperature)
+            guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
             for (i, first, starts), guess in zip(windows, guesses, strict=True):
                 for span, start in zip(filled[i], starts, strict=True):
                     for k in range(len(span)):

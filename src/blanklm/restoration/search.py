@@ -25,6 +25,13 @@ LARGEST_WINDOW_SHARE = 0.8  # of the texts: encoding the rest only once saves no
 TOKENS_PER_PASS = {"cpu": 16_384, "cuda": 524_288}
 
 
+Progress = Callable[[int], None]  # called with 1 after each gap, with 0 between passes; it may raise to stop
+
+
+def unwatched(done: int) -> None:
+    """Let the work go on."""
+
+
 @dataclass(frozen=True)
 class FilledText:
     """A text with its open positions filled, its log p, and the log p of each position when it was written."""
@@ -39,6 +46,7 @@ def fill_greedily(
     texts: Sequence[Sequence[int]],
     groups: Sequence[Sequence[int]] | None = None,
     temperature: float = 1.0,
+    progress: Progress = unwatched,
 ) -> list[FilledText]:
     """Fill the BLANKs of each text, most confident position first.
 
@@ -53,6 +61,7 @@ def fill_greedily(
         log_probs = torch.zeros(tokens.shape, device=model.device)  # [B, L]
         opened = tokens == BLANK  # [B, L]
         while (hidden := tokens == BLANK).any():
+            progress(0)
             scores = _score(model, tokens, lengths, hidden)
             best, word = _tempered(scores.log_p_word, temperature).max(1)  # [P] each
             gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
@@ -66,7 +75,10 @@ def fill_greedily(
 
 
 def log_probs_of(
-    model: CharacterModel, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    model: CharacterModel,
+    texts: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    progress: Progress = unwatched,
 ) -> list[float]:
     """Return for each text the sum of log p of its tokens at ``positions``, all of which are hidden at once."""
     results = [0.0] * len(texts)
@@ -76,6 +88,7 @@ def log_probs_of(
             hidden[row, list(positions[i])] = True
         if not hidden.any():
             continue
+        progress(0)
         scores = _score(model, tokens, lengths, hidden)
         log_p = scores.log_p_word.gather(1, tokens[scores.text, scores.position][:, None]).squeeze(1)  # [P]
         total = log_p.new_zeros(len(members)).index_add(0, scores.text, log_p)  # [B]
@@ -141,6 +154,7 @@ def search_beams(
     within: float = float("inf"),
     temperature: float = 1.0,
     window: int | None = None,
+    progress: Progress = unwatched,
 ) -> list[list[FilledText]]:
     """Return the ``beam`` most probable fills of each text that the search finds, best first.
 
@@ -157,6 +171,7 @@ def search_beams(
         drafts = Drafts(tokens, torch.zeros(len(members), device=model.device), text)
         score = _draft_scorer(model, tokens, lengths, window)
         while (active := (drafts.tokens == BLANK).any(1)).any():
+            progress(0)
             expanded = drafts[active.nonzero().squeeze(1)]
             scores = score(expanded)
             log_p_word = _tempered(scores.log_p_word, temperature)  # [P, V]

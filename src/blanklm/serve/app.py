@@ -34,7 +34,7 @@ from blanklm.serve.loading import Product
 from blanklm.serve.prometheus import Metrics, MetricsMiddleware
 from blanklm.serve.tasks import TASKS
 from blanklm.serve.tasks.fill import StreamableBody
-from blanklm.serve.tasks.task import Task, TaskBody, options_of
+from blanklm.serve.tasks.task import Task, TaskBody, check_characters, options_of
 from blanklm.serve.worker import Client, Job, Stopped, Worker
 
 LOG = logging.getLogger("uvicorn.error")
@@ -92,7 +92,7 @@ class Service:
 
     def __init__(self, models: Mapping[str, Product], limits: Limits) -> None:
         self.models, self.limits, self.metrics = dict(models), limits, Metrics()
-        self.worker = Worker(limits, self.metrics.observe)
+        self.worker = Worker(limits, self.metrics.observe, self.metrics.count)
         self.metrics.watch(self.worker)
 
     def models_for(self, task: Task) -> list[str]:
@@ -101,6 +101,7 @@ class Service:
 
     async def jobs(self, task: Task, body: TaskBody) -> Sequence[Job]:
         """Return the jobs of a request, not yet submitted."""
+        check_characters(body.model_dump())
         names = self.models_for(task)
         if body.model is not None and body.model not in names:
             message = f"there is no model {body.model!r} for this task: choose {', '.join(names)}"

@@ -7,17 +7,21 @@ from typing import Any, get_type_hints
 
 from blanklm.errors import BlankLMError
 
+LONGEST_MESSAGE = 500  # characters
+
 
 @dataclass(frozen=True)
 class Limits:
     """The bounds on the work and the memory that any request can cause."""
 
+    connections: int = 1000  # at once; fewer where the process may open few files
+    header_seconds: float = 10.0  # for a client to send the header of a request
     body: int = 262_144  # bytes in the body of a request
     body_seconds: float = 10.0  # for a client to send the body
     texts: int = 64  # texts in a request
     characters: int = 10_000  # in a text
     document: int = 200_000  # characters of a document to restore: EpiDoc has much markup
-    blanks: int = 200  # in a text
+    blanks: int = 100  # in a text; the time grows with their square
     words: int = 10_000  # in the constraints of a request, counted once per blank
     candidates: int = 64  # fills or samples of a text, and the beam width
     canvases: int = 200_000  # evaluated to score the texts of a request
@@ -56,6 +60,8 @@ class Refusal(Exception):
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
+        if len(message) > LONGEST_MESSAGE:  # it repeats what was sent
+            message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
         super().__init__(message)
         self.status, self.code, self.message, self.field, self.headers = status, code, message, field, headers or {}
 
@@ -64,5 +70,7 @@ class Refusal(Exception):
 
 
 def deadline_passed() -> Refusal:
-    message = "the deadline passed before the work was done: send fewer or shorter texts, or try again later"
+    message = (
+        "the deadline passed before the work was done: send fewer or shorter texts, fewer blanks, or try again later"
+    )
     return Refusal(504, "deadline", message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter as Tally
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -27,7 +26,7 @@ class Metrics:
         self.seconds = Histogram(
             "blanklm_request_seconds", "Time to answer.", ["path"], registry=registry, buckets=SECONDS
         )
-        self.texts = Counter("blanklm_texts", "Texts worked on.", ["task", "outcome"], registry=registry)
+        self.texts = Counter("blanklm_texts", "Texts taken, by how they ended.", ["task", "outcome"], registry=registry)
         self.batches = Histogram("blanklm_batch_texts", "Texts in a batch.", registry=registry, buckets=TEXTS)
         self.batch_seconds = Histogram("blanklm_batch_seconds", "Time of a batch.", registry=registry, buckets=SECONDS)
         self.queue = Gauge("blanklm_queue_texts", "Texts waiting for the worker.", registry=registry)
@@ -40,10 +39,14 @@ class Metrics:
 
     def observe(self, batch: list[Job], seconds: float) -> None:
         """Record a batch that has run."""
-        self.batches.observe(len(batch))
+        self.batches.observe(sum(job.texts for job in batch))
         self.batch_seconds.observe(seconds)
-        for (task, outcome), count in Tally((job.task, job.outcome) for job in batch).items():
-            self.texts.labels(task, outcome).inc(count)
+        self.count(batch)
+
+    def count(self, jobs: list[Job]) -> None:
+        """Count the texts of jobs that have ended."""
+        for job in jobs:
+            self.texts.labels(job.task, job.outcome).inc(job.texts)
 
     def page(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

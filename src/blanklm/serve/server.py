@@ -15,6 +15,8 @@ from blanklm import pretrained
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits
 
+WAITING = 2048  # connections that the system holds until they are accepted
+
 
 def run(
     models: Sequence[str],
@@ -32,18 +34,23 @@ def run(
         raise BlankLMError("the token is empty: leave out --token to serve without one")
     with _listen(host, port) as listener:
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
+        from blanklm.serve.connections import bounded, log_less, room
         from blanklm.serve.guard import allowed_hosts
         from blanklm.serve.loading import load
 
         loaded = {_name(model): load(model, device) for model in models or pretrained.bundled()}
         app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
+        most, at_once = room(bounds)
         config = uvicorn.Config(
             app,
+            http=bounded(bounds, most),
+            backlog=at_once,
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=int(bounds.deadline + bounds.body_seconds) + 1,
         )
+        log_less()
         where = f"[{host}]" if ":" in host else host
         address = f"http://{where}:{listener.getsockname()[1]}/"
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has shut down
@@ -60,6 +67,8 @@ class _AnnouncingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING)  # uvicorn has set it to what is accepted at once
         print(self.announcement, file=sys.stderr, flush=True)
 
 
@@ -71,7 +80,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(2048)
+        listener.listen(WAITING)
         return listener
     except OSError as error:
         listener.close()

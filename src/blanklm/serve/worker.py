@@ -54,6 +54,7 @@ class Job:
     run: Run  # called once for the items of all jobs in a batch
     client: Client
     size: int = 1  # tokens in one forward pass
+    texts: int = 1
     answer: Future = field(default_factory=Future)
 
     def __post_init__(self) -> None:
@@ -69,10 +70,19 @@ class Job:
 
 
 class Worker:
-    """A queue and the thread that empties it; ``observe`` is called with each batch and the seconds it took."""
+    """A queue and the thread that empties it.
 
-    def __init__(self, limits: Limits, observe: Callable[[list[Job], float], None] = lambda batch, seconds: None):
-        self.limits, self.observe = limits, observe
+    ``observe`` is called with each batch and the seconds it took, ``expired`` with the jobs that left the queue
+    because nobody waited for them any more.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        observe: Callable[[list[Job], float], None] = lambda batch, seconds: None,
+        expired: Callable[[list[Job]], None] = lambda jobs: None,
+    ) -> None:
+        self.limits, self.observe, self.expired = limits, observe, expired
         self._queue: list[Job] = []  # oldest first
         self._changed = threading.Condition()
         self._closing = False
@@ -102,8 +112,8 @@ class Worker:
             if len(self._queue) + len(jobs) > self.limits.queue:
                 self._drop_abandoned()
             if len(self._queue) + len(jobs) > self.limits.queue:
-                seconds = ceil(len(self._queue) * self._seconds_per_text)
-                message = f"{len(self._queue)} texts are waiting already: try again in {max(1, seconds)} s"
+                seconds = min(60, max(1, ceil(len(self._queue) * self._seconds_per_text)))
+                message = f"{len(self._queue)} texts are waiting already: try again in {seconds} s"
                 raise Refusal(429, "queue_full", message, None, _retry_after(seconds))
             self._queue += jobs
             self._changed.notify()
@@ -145,12 +155,13 @@ class Worker:
 
     def _drop_abandoned(self) -> None:
         """Stop the queued jobs whose answers nobody waits for any more."""
-        queue, self._queue = self._queue, []
+        queue, self._queue, gone = self._queue, [], []
         for job in queue:
-            if job.client.waits():
-                self._queue.append(job)
-            else:
-                job.answer.set_exception(Stopped())
+            (self._queue if job.client.waits() else gone).append(job)
+        for job in gone:
+            job.answer.set_exception(Stopped())
+        if gone:
+            self.expired(gone)
 
     def _linger(self) -> None:
         """Wait a little for the clients of the last batch to send again, as long as texts keep coming.
@@ -200,4 +211,4 @@ def _run(batch: list[Job]) -> None:
 
 
 def _retry_after(seconds: int) -> dict[str, str]:
-    return {"Retry-After": str(min(60, max(1, seconds)))}
+    return {"Retry-After": str(seconds)}

@@ -118,11 +118,9 @@ def load(folder: Path) -> Checkpoint:
     except KeyError as error:
         raise CheckpointError(f"{path} does not fit its config.json (there is no {error})") from None
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or cut short ({_first_line(error)}): copy or download it again"
-        ) from None
+        raise CheckpointError(f"{path} is damaged or cut short ({_reason(error)}): copy or download it again") from None
     except RuntimeError as error:
-        raise CheckpointError(f"{path} does not fit its config.json ({_last_line(error)})") from None
+        raise CheckpointError(f"{path} does not fit its config.json ({_reason(error, -1)})") from None
     return Checkpoint(model.eval(), tokenizer, config["about"])
 
 
@@ -142,18 +140,15 @@ def _described(folder: Path, config: dict[str, Any]) -> tuple[type[Model], Model
         with torch.device("meta"), _Undrawn():  # takes no memory, whatever sizes the config claims
             return model_class, model_class(model_config)
     except Exception as error:  # of whatever class: anything may stand in the file
-        reason = _first_line(error)
+        reason = _reason(error)
         raise CheckpointError(
             f"{folder / 'config.json'} does not describe a model of this version ({reason})"
         ) from None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
-
-
-def _last_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[-1].strip()[:300]
+def _reason(error: Exception, line: int = 0) -> str:
+    """Return one line of an error of a library, cut short."""
+    return (str(error).splitlines() or [type(error).__name__])[line].strip()[:300]
 
 
 def device_for(device: str | None) -> str:

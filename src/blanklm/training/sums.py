@@ -54,7 +54,9 @@ def written_in(folder: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or cut short ({error}): copy or download it again") from None
+        raise CheckpointError(
+            f"{path} is damaged or cut short ({str(error)[:300]}): copy or download it again"
+        ) from None
 
 
 def check_file(folder: Path, file: str) -> None:

@@ -18,7 +18,7 @@ from blanklm.serve.worker import Client, Job, call_each
 class ScoreBody(TaskBody):
     texts: list[str] = Field(min_length=1, description="Whole texts.", examples=[["the food was really good ."]])
     method: ScoreMethod = Field("monte-carlo", description="exact: short texts only.")
-    orders: int = Field(64, ge=1, description="Orders (monte-carlo) or canvases (bound) per text.")
+    orders: int = Field(64, ge=1, le=1_000_000, description="Orders (monte-carlo) or canvases (bound) per text.")
     seed: int = Field(0, ge=0, lt=2**63)
 
 
@@ -51,7 +51,7 @@ class ScoreTask(Task[BlankLM, ScoreBody]):
             raise Refusal(422, "too_many_canvases", message, "orders" if body.method != "exact" else "texts")
         budget = min(4096, limits.batch_tokens)
         score = partial(model.score, body.texts, body.method, body.orders, body.seed, client.check, budget)
-        return [Job(self.name, object(), score, call_each, client)]  # in a group of its own
+        return [Job(self.name, object(), score, call_each, client, texts=len(body.texts))]  # in a group of its own
 
     def results(self, body: ScoreBody, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         return [score.to_json() for score in jobs[0].answer.result()]

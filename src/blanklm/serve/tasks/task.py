@@ -89,6 +89,19 @@ def options_of(options_type: type[OptionsType], body: TaskBody, limits: Limits, 
     return options
 
 
+def check_characters(value: Any, field: str = "") -> None:
+    """Refuse a lone surrogate in any text of a request: JSON can write one, but it is no character."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            check_characters(part, f"{field}.{name}" if field else str(name))
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            check_characters(part, f"{field}[{place}]")
+    elif isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        message = "the text holds half of a character (a lone surrogate): send whole Unicode characters"
+        raise Refusal(422, "bad_text", message, field)
+
+
 def check_texts(texts: Sequence[str], limits: Limits, longest: int | None = None) -> None:
     """Refuse too many texts, and texts of more than ``longest`` characters."""
     longest, most = longest or limits.characters, min(limits.texts, limits.queue)
