@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import resource
+import signal
 import subprocess
 import sys
 
@@ -440,3 +441,64 @@ def test_training_words_on_ordinary_text_is_noted(blanklm, tmp_path):
         out = tmp_path / f"run-{noted}"
         code, _, err = blanklm("train", tmp_path / "t.txt", "--out", out, "--size", "tiny", "--steps", 1)
         assert code == 0 and ('"end." is another word than "end": --tokenizer bpe' in err) == noted
+
+
+@pytest.mark.parametrize(
+    "constraint", [["--require", "<eos>"], ["--only", "<eos>"], ["--only", "<eos>", "--only", "a"]]
+)
+def test_special_tokens_are_never_written_not_even_where_they_are_asked_for(blanklm, constraint):
+    code, out, err = blanklm("fill", "the ___ .", *constraint)
+    assert code == 1 and out == [] and "'<eos>' is a special token, which is never written" in err
+
+
+def test_a_trace_has_no_table_where_there_is_no_room_for_one():
+    main_end, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "20"}
+    command = [sys.executable, "-m", "blanklm", "fill", "the ___[2] .", "--trace", "--model", YELP_WORDS]
+    subprocess.run(command, stdout=terminal, stdin=terminal, env=environment, timeout=60)
+    os.close(terminal)
+    shown = os.read(main_end, 10_000).decode()
+    assert "__#1__" in shown and "0. #1" in shown and "2. -End-" in shown
+
+
+def run_with(descriptors, *arguments, **settings):
+    """Run a command by a shell that opens or closes its ``descriptors``: code, standard output and error."""
+    command = f'"{sys.executable}" -m blanklm "$@" {descriptors}'
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", *map(str, arguments)], capture_output=True, timeout=60, **settings
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_streams_that_are_closed_full_or_of_another_encoding_do_not_end_a_command():
+    fill = ["fill", "the café qwerty ___[1] .", "--model", YELP_WORDS]
+    code, out, _ = run_with("2>&-", *fill)
+    assert code == 0 and out.startswith("the café qwerty ".encode())
+    assert run_with("2>/dev/full", *fill)[:2] == (0, out)
+    code, nothing, err = run_with(">/dev/full", *fill)
+    assert code == 1 and nothing == b"" and err.splitlines()[-1] == b"error: output: No space left on device"
+    assert run_with(">&-", *fill)[:2] == (0, b"")
+    for encoding in ("ascii", "latin-1"):
+        code, shown, err = run_with("", *fill, env=os.environ | {"PYTHONIOENCODING": encoding})
+        assert code == 0 and shown.decode(encoding).startswith(("the caf\\xe9 ", "the café ")), encoding
+        assert b"Traceback" not in err
+    latin = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    code, shown, _ = run_with("", "fill", "--model", YELP_WORDS, input=f"{fill[1]}\n".encode(), env=latin)
+    assert (code, shown) == (0, out)  # files and pipes are UTF-8, as what is read
+
+
+def test_a_reader_that_leaves_is_told_by_the_usual_exit_code():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blanklm", "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert (process.wait(60), process.stderr.read()) == (141, b"")
+
+
+def test_ctrl_c_says_that_the_command_stopped(tmp_path):
+    os.mkfifo(tmp_path / "endless")
+    command = [sys.executable, "-m", "blanklm", "fill", "--file", str(tmp_path / "endless"), "--model", YELP_WORDS]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(tmp_path / "endless", "wb"):  # opened when the command reads it
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (130, b"error: stopped\n")

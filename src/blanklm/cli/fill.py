@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
     from blanklm.bulk.shards import Filling
-    from blanklm.core.canvas import Fill, Trajectory
+    from blanklm.core.canvas import Canvas, Fill, Trajectory
+
+NARROW = 60  # columns of a terminal, below which a table has no room
 
 
 @expanded
@@ -136,7 +138,12 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
         else:
             print_line(answer.line, fill.text, score)
         if trace and fill.trajectory is not None:
-            terminal().print(_figure(fill.trajectory))
+            console = terminal()
+            if console.width < NARROW:
+                for step in _steps(fill.trajectory):
+                    console.print(step, soft_wrap=True)
+            else:
+                console.print(_figure(fill.trajectory))
 
 
 def _highlighted(text: str, fill: Fill) -> RichText:
@@ -160,27 +167,45 @@ def _figure(trajectory: Trajectory) -> Table:
     """The trajectory as the paper's Figure 2 draws it: blanks are numbered, from 1."""
     from rich.box import HORIZONTALS
     from rich.table import Table
-    from rich.text import Text as RichText
-
-    from blanklm.core.template import Blank
 
     table = Table(box=HORIZONTALS)
     for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left l", "Right r", "log p"):
         table.add_column(heading, justify="left" if heading in ("Canvas c", "Word w") else "center")
     for t, canvas in enumerate(trajectory.canvases):
-        row, number = RichText(), 0
-        for i, item in enumerate(canvas.items):
-            if i:
-                row.append(canvas.separator)
-            if isinstance(item, Blank):
-                number += 1
-                row.append(f"__#{number}__", style="bold")
-            else:
-                row.append(str(item), style="green" if canvas.origins[i] is not None else "")
-        if t == len(trajectory.actions):
-            table.add_row(f"{t}.", row, "-End-")
-            continue
-        action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
-        sides = ("Yes" if side else "No" for side in (action.left, action.right))
-        table.add_row(f"{t}.", row, f"#{action.blank + 1}", str(action.token).strip(), *sides, log_p)
+        table.add_row(f"{t}.", _drawn(canvas), *_action(trajectory, t))
     return table
+
+
+def _steps(trajectory: Trajectory) -> Iterator[RichText]:
+    """The same without columns, where there is no room for them."""
+    from rich.text import Text as RichText
+
+    for t, canvas in enumerate(trajectory.canvases):
+        yield _drawn(canvas)
+        yield RichText(f"  {t}. {' '.join(_action(trajectory, t))}", style="dim")
+
+
+def _drawn(canvas: Canvas) -> RichText:
+    from rich.text import Text as RichText
+
+    from blanklm.core.template import Blank
+
+    row, number = RichText(), 0
+    for i, item in enumerate(canvas.items):
+        if i:
+            row.append(canvas.separator)
+        if isinstance(item, Blank):
+            number += 1
+            row.append(f"__#{number}__", style="bold")
+        else:
+            row.append(str(item), style="green" if canvas.origins[i] is not None else "")
+    return row
+
+
+def _action(trajectory: Trajectory, t: int) -> list[str]:
+    """What was done at a step: blank, word, left, right, log p."""
+    if t == len(trajectory.actions):
+        return ["-End-"]
+    action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
+    sides = ["Yes" if side else "No" for side in (action.left, action.right)]
+    return [f"#{action.blank + 1}", str(action.token).strip(), *sides, log_p]
