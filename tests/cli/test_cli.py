@@ -1,5 +1,6 @@
 """The command line as people and programs use it: results on standard output, one plain line for each mistake."""
 
+import itertools
 import json
 import os
 import pty
@@ -10,6 +11,9 @@ import sys
 
 import pytest
 
+from blanklm.api import BlankLM
+from blanklm.bulk.lines import Line
+from blanklm.cli.output import Patience
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.left_to_right import LeftToRight
@@ -502,3 +506,21 @@ def test_ctrl_c_says_that_the_command_stopped(tmp_path):
     with open(tmp_path / "endless", "wb"):  # opened when the command reads it
         process.send_signal(signal.SIGINT)
         assert (process.wait(60), process.stderr.read()) == (130, b"error: stopped\n")
+
+
+def test_a_text_that_takes_long_says_how_far_it_is_and_how_long_the_rest_takes(capsys):
+    """Seldom: 10 s, 20 s, 40 s apart, however many texts there are."""
+    clock = itertools.count(step=1.0)
+    patience = Patience(lambda: float(next(clock)))
+    model = BlankLM.from_pretrained(YELP_WORDS)
+    lines = [Line(3, "a ___ b"), Line(4, "___ " * 30)]
+    watched = [model.prepare(line.text, None, patience.watch(line)) for line in lines]
+    fills = model.fill(watched)
+    assert fills == model.fill([line.text for line in lines])
+    notes = capsys.readouterr().err.splitlines()
+    assert (
+        1 <= len(notes) <= 3
+        and "blanks open" in notes[0]
+        and "s more" in notes[0]
+        and notes[-1].startswith("note: line 4")
+    )

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Strict, Texts, Trace, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, print_line, progress_bar, say, terminal, warn_of_unknown
+from blanklm.cli.output import Patience, print_error, print_line, progress_bar, say, terminal, warn_of_unknown
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
 
@@ -51,7 +51,7 @@ def fill(
         if workers is not None or ray is not None:
             raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
         lines = read_lines(texts, file, jsonl)
-        _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+        _print_answers(_answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
         return
     if texts or file is None or file == Path("-"):
         raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")
@@ -104,7 +104,11 @@ def sample(
     blanklm sample -n 5 --temperature 0.8
     """
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else read_lines(texts, file, jsonl)
-    _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+    _print_answers(_answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+
+
+def _answers(*arguments: Any) -> Iterator[list[Answer]]:
+    return answers(*arguments, watch=Patience().watch if sys.stderr.isatty() else None)
 
 
 def _print_answers(groups: Iterator[list[Answer]], as_json: bool, trace: bool) -> None:
