@@ -1,16 +1,21 @@
 """The command line as people and programs use it: results on standard output, one plain line for each mistake."""
 
+import itertools
 import json
 import os
 import pty
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from blanklm import __version__
+from blanklm.api import BlankLM
+from blanklm.bulk.lines import Line
+from blanklm.cli.output import Patience
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.extras import how_to_install
 from blanklm.models.encoder import EncoderConfig
@@ -469,3 +474,82 @@ def test_an_extra_that_is_missing_comes_with_a_command_for_this_place(tmp_path, 
     monkeypatch.setattr("blanklm.extras._origin", lambda: None)
     packages = shlex.split(how_to_install("ray"))
     assert any(package.startswith("ray") for package in packages) and "blanklm" not in " ".join(packages[-2:])
+
+
+@pytest.mark.parametrize(
+    "constraint", [["--require", "<eos>"], ["--only", "<eos>"], ["--only", "<eos>", "--only", "a"]]
+)
+def test_special_tokens_are_never_written_not_even_where_they_are_asked_for(blanklm, constraint):
+    code, out, err = blanklm("fill", "the ___ .", *constraint)
+    assert code == 1 and out == [] and "'<eos>' is a special token, which is never written" in err
+
+
+def test_a_trace_has_no_table_where_there_is_no_room_for_one():
+    main_end, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "20"}
+    command = [sys.executable, "-m", "blanklm", "fill", "the ___[2] .", "--trace", "--model", YELP_WORDS]
+    subprocess.run(command, stdout=terminal, stdin=terminal, env=environment, timeout=60)
+    os.close(terminal)
+    shown = os.read(main_end, 10_000).decode()
+    assert "__#1__" in shown and "0. #1" in shown and "2. -End-" in shown
+
+
+def run_with(descriptors, *arguments, **settings):
+    """Run a command by a shell that opens or closes its ``descriptors``: code, standard output and error."""
+    command = f'"{sys.executable}" -m blanklm "$@" {descriptors}'
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", *map(str, arguments)], capture_output=True, timeout=60, **settings
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_streams_that_are_closed_full_or_of_another_encoding_do_not_end_a_command():
+    fill = ["fill", "the café qwerty ___[1] .", "--model", YELP_WORDS]
+    code, out, _ = run_with("2>&-", *fill)
+    assert code == 0 and out.startswith("the café qwerty ".encode())
+    assert run_with("2>/dev/full", *fill)[:2] == (0, out)
+    code, nothing, err = run_with(">/dev/full", *fill)
+    assert code == 1 and nothing == b"" and err.splitlines()[-1] == b"error: output: No space left on device"
+    assert run_with(">&-", *fill)[:2] == (0, b"")
+    for encoding in ("ascii", "latin-1"):
+        code, shown, err = run_with("", *fill, env=os.environ | {"PYTHONIOENCODING": encoding})
+        assert code == 0 and shown.decode(encoding).startswith(("the caf\\xe9 ", "the café ")), encoding
+        assert b"Traceback" not in err
+    latin = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    code, shown, _ = run_with("", "fill", "--model", YELP_WORDS, input=f"{fill[1]}\n".encode(), env=latin)
+    assert (code, shown) == (0, out)  # files and pipes are UTF-8, as what is read
+
+
+def test_a_reader_that_leaves_is_told_by_the_usual_exit_code():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blanklm", "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert (process.wait(60), process.stderr.read()) == (141, b"")
+
+
+def test_ctrl_c_says_that_the_command_stopped(tmp_path):
+    os.mkfifo(tmp_path / "endless")
+    command = [sys.executable, "-m", "blanklm", "fill", "--file", str(tmp_path / "endless"), "--model", YELP_WORDS]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open(tmp_path / "endless", "wb"):  # opened when the command reads it
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (130, b"error: stopped\n")
+
+
+def test_a_text_that_takes_long_says_how_far_it_is_and_how_long_the_rest_takes(capsys):
+    """Seldom: 10 s, 20 s, 40 s apart, however many texts there are."""
+    clock = itertools.count(step=1.0)
+    patience = Patience(lambda: float(next(clock)))
+    model = BlankLM.from_pretrained(YELP_WORDS)
+    lines = [Line(3, "a ___ b"), Line(4, "___ " * 30)]
+    watched = [model.prepare(line.text, None, patience.watch(line)) for line in lines]
+    fills = model.fill(watched)
+    assert fills == model.fill([line.text for line in lines])
+    notes = capsys.readouterr().err.splitlines()
+    assert (
+        1 <= len(notes) <= 3
+        and "blanks open" in notes[0]
+        and "s more" in notes[0]
+        and notes[-1].startswith("note: line 4")
+    )

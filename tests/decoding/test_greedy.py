@@ -116,7 +116,7 @@ def test_a_threshold_of_one_is_one_blank_at_a_time_and_of_zero_all():
         counts.append((len(passes), draft.steps))
     (few, steps), (many, single_steps) = counts
     assert few < steps and many == single_steps
-    with pytest.raises(BlankLMError, match="probability"):
+    with pytest.raises(BlankLMError, match="threshold must be at most 1"):
         FillOptions(order="parallel", threshold=1.5)
 
 

@@ -208,6 +208,66 @@ def test_a_damaged_state_is_named(tmp_path):
         train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, resume=True, show_progress=False)
 
 
+def test_a_state_without_its_random_states_is_refused_and_not_resumed_as_another_run(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=4, tokens_per_batch=64, save_every=2, evaluate_every=2)
+    train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False)
+    (tmp_path / "state-00000004" / "random_states_0.pkl").unlink()
+    with pytest.raises(TrainingError, match=r"is damaged \(there is no random_states_0.pkl\)"):
+        train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, resume=True, show_progress=False)
+
+
+GARBAGE = [
+    *(line + b"\n" for line in (b"\xff\xfe", b"not json", b"{}", b"[1]", b'{"step": null}', b'"step"', b"[" * 100_000)),
+    b'{"st',
+]
+
+
+def test_garbage_among_the_metrics_is_dropped_when_a_run_is_resumed(tmp_path):
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=4, tokens_per_batch=64, save_every=2, evaluate_every=2, log_every=1)
+    train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, show_progress=False)
+    metrics = tmp_path / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(b"".join(lines[:2] + GARBAGE[:-1] + lines[2:] + GARBAGE[-1:]))
+    train(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, resume=True, show_progress=False)
+    assert metrics.read_bytes().splitlines(keepends=True)[: len(lines)] == lines
+
+
+def test_a_run_resumed_in_the_middle_of_an_epoch_continues_bit_for_bit(tmp_path):
+    """The state stands between two batches of an epoch of many; the batches after it are those that were to come."""
+    tokenizer, _ = corpus()
+    texts = TokenisedTexts.from_ids(tokenizer.encode_many([f"{a} {b}" for a in SENTENCES for b in SENTENCES]))
+    config = TrainingConfig(steps=40, tokens_per_batch=64, warmup=5, evaluate_every=20, save_every=7, log_every=1)
+
+    def run(folder):
+        return Run(new_model(tokenizer, dropout=0.2), tokenizer, texts, texts, config, folder, None)
+
+    whole = run(tmp_path / "whole")
+    whole.begin()
+    whole.go(lambda *_: None)
+
+    def stop_at_31(*_):
+        if broken.progress.step == 31:
+            raise Stop
+
+    broken = run(tmp_path / "broken")
+    broken.begin()
+    with pytest.raises(Stop):
+        broken.go(stop_at_31)
+    resumed = run(tmp_path / "broken")
+    resumed.restore()
+    assert resumed.progress.step == 28 and resumed.progress.epoch >= 1 and resumed.progress.batch > 1
+    resumed.go(lambda *_: None)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+    losses = [
+        [json.loads(line).get("loss") for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("whole", "broken")
+    ]
+    assert losses[0] == losses[1]
+
+
 def test_a_state_that_is_not_a_number_is_never_saved(tmp_path):
     """Even between two lines of the log."""
     tokenizer, texts = corpus()

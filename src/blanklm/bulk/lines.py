@@ -19,7 +19,7 @@ from blanklm.errors import BlankLMError, DataError, OptionError, shortened
 from blanklm.options import LONGEST_LENGTH, check_options, option
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM
+    from blanklm.api import BlankLM, Watch
     from blanklm.core.canvas import Fill
     from blanklm.decoding.constraint import Constraint
     from blanklm.decoding.options import FillOptions, SampleOptions
@@ -202,11 +202,15 @@ def answers(
     shared: EveryBlank,
     strict: bool = False,
     at_once: int = LINES_AT_ONCE,
+    watch: Callable[[Line], Watch] | None = None,
 ) -> Iterator[list[Answer]]:
-    """Fill or sample, as the ``options`` say, all lines a group at a time, in order."""
+    """Fill or sample, as the ``options`` say, all lines a group at a time, in order.
+
+    ``watch`` gives each line what ``BlankLM.prepare`` takes: it is called before each pass over the line's text.
+    """
     lines, seen = iter(lines), 0
     while group := list(islice(lines, at_once)):
-        prepared = [_prepare(language_model, line, shared, strict) for line in group]
+        prepared = [_prepare(language_model, line, shared, strict, watch) for line in group]
         ready = [(number, r) for number, r in enumerate(prepared, seen) if not isinstance(r, str)]
         seen += len(group)
         filled = each_or_its_error(partial(_fill_group, language_model, options), ready)
@@ -216,7 +220,9 @@ def answers(
         ]
 
 
-def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool) -> Request | str:
+def _prepare(
+    language_model: BlankLM, line: Line, shared: EveryBlank, strict: bool, watch: Callable[[Line], Watch] | None
+) -> Request | str:
     """Parse a line into a request, or say what is wrong with it."""
     from blanklm.core.template import Template
 
@@ -226,7 +232,7 @@ def _prepare(language_model: BlankLM, line: Line, shared: EveryBlank, strict: bo
             raise BlankLMError('"constraints" must be an object, or a list with one object per blank')
         if shared != EveryBlank():
             constraints = shared.together_with(constraints, len(Template.parse(text).blanks))
-        request = language_model.prepare(text, constraints)
+        request = language_model.prepare(text, constraints, watch and watch(line))
         if strict and request.unknown:
             problem = f"the model does not know {listed(request.unknown)}"
             raise BlankLMError(f"{problem}: use other words, another model, or leave out --strict")

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blanklm.bulk.lines import Answer, EveryBlank, Line, answers, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Strict, Texts, Trace, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, print_line, progress_bar, say, terminal, warn_of_unknown
+from blanklm.cli.output import Patience, print_error, print_line, progress_bar, say, terminal, warn_of_unknown
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
     from blanklm.bulk.shards import Filling
-    from blanklm.core.canvas import Fill, Trajectory
+    from blanklm.core.canvas import Canvas, Fill, Trajectory
+
+NARROW = 60  # columns of a terminal, below which a table has no room
 
 
 @expanded
@@ -51,7 +53,7 @@ def fill(
         if workers is not None or ray is not None:
             raise BlankLMError("--workers and --ray fill files into a folder: give --file and --out")
         lines = read_lines(texts, file, jsonl)
-        _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+        _print_answers(_answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
         return
     if texts or file is None or file == Path("-"):
         raise BlankLMError("--out takes the results of files: give --file, a path or a quoted pattern")
@@ -104,7 +106,11 @@ def sample(
     blanklm sample -n 5 --temperature 0.8
     """
     lines = iter([Line(None, "___")]) if not texts and file is None and not jsonl else read_lines(texts, file, jsonl)
-    _print_answers(answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+    _print_answers(_answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
+
+
+def _answers(*arguments: Any) -> Iterator[list[Answer]]:
+    return answers(*arguments, watch=Patience().watch if sys.stderr.isatty() else None)
 
 
 def _print_answers(groups: Iterator[list[Answer]], as_json: bool, trace: bool) -> None:
@@ -138,7 +144,12 @@ def _print_answer(answer: Answer, as_json: bool, trace: bool) -> None:
         else:
             print_line(answer.line, fill.text, score)
         if trace and fill.trajectory is not None:
-            terminal().print(_figure(fill.trajectory))
+            console = terminal()
+            if console.width < NARROW:
+                for step in _steps(fill.trajectory):
+                    console.print(step, soft_wrap=True)
+            else:
+                console.print(_figure(fill.trajectory))
 
 
 def _highlighted(fill: Fill) -> RichText:
@@ -155,27 +166,45 @@ def _figure(trajectory: Trajectory) -> Table:
     """The trajectory as the paper's Figure 2 draws it: blanks are numbered, from 1."""
     from rich.box import HORIZONTALS
     from rich.table import Table
-    from rich.text import Text as RichText
-
-    from blanklm.core.template import Blank
 
     table = Table(box=HORIZONTALS)
     for heading in ("Step t", "Canvas c", "Location b", "Word w", "Left l", "Right r", "log p"):
         table.add_column(heading, justify="left" if heading in ("Canvas c", "Word w") else "center")
     for t, canvas in enumerate(trajectory.canvases):
-        row, number = RichText(), 0
-        for i, item in enumerate(canvas.items):
-            if i:
-                row.append(canvas.separator)
-            if isinstance(item, Blank):
-                number += 1
-                row.append(f"__#{number}__", style="bold")
-            else:
-                row.append(str(item), style="green" if canvas.origins[i] is not None else "")
-        if t == len(trajectory.actions):
-            table.add_row(f"{t}.", row, "-End-")
-            continue
-        action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
-        sides = ("Yes" if side else "No" for side in (action.left, action.right))
-        table.add_row(f"{t}.", row, f"#{action.blank + 1}", str(action.token).strip(), *sides, log_p)
+        table.add_row(f"{t}.", _drawn(canvas), *_action(trajectory, t))
     return table
+
+
+def _steps(trajectory: Trajectory) -> Iterator[RichText]:
+    """The same without columns, where there is no room for them."""
+    from rich.text import Text as RichText
+
+    for t, canvas in enumerate(trajectory.canvases):
+        yield _drawn(canvas)
+        yield RichText(f"  {t}. {' '.join(_action(trajectory, t))}", style="dim")
+
+
+def _drawn(canvas: Canvas) -> RichText:
+    from rich.text import Text as RichText
+
+    from blanklm.core.template import Blank
+
+    row, number = RichText(), 0
+    for i, item in enumerate(canvas.items):
+        if i:
+            row.append(canvas.separator)
+        if isinstance(item, Blank):
+            number += 1
+            row.append(f"__#{number}__", style="bold")
+        else:
+            row.append(str(item), style="green" if canvas.origins[i] is not None else "")
+    return row
+
+
+def _action(trajectory: Trajectory, t: int) -> list[str]:
+    """What was done at a step: blank, word, left, right, log p."""
+    if t == len(trajectory.actions):
+        return ["-End-"]
+    action, log_p = trajectory.actions[t], f"{trajectory.log_probs[t]:.2f}" if trajectory.log_probs else ""
+    sides = ["Yes" if side else "No" for side in (action.left, action.right)]
+    return [f"#{action.blank + 1}", str(action.token).strip(), *sides, log_p]

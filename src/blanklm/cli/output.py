@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from blanklm.training.progress import say as say
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from blanklm.api import Watch
+    from blanklm.core.canvas import Trajectory
 
 
 @contextmanager
@@ -26,6 +30,32 @@ def progress_bar(total: int | None, unit: str) -> Iterator[Any]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+class Patience:
+    """Say on a terminal how far a text is that takes long, and how long the rest will take: seldom, for all texts."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.pause = clock, 10.0  # seconds before the next note
+        self.said = clock()
+
+    def watch(self, line: Line) -> Watch:
+        began: list[float] = []
+
+        def look(so_far: Callable[[], Trajectory]) -> bool:
+            now = self.clock()
+            if not began:
+                began.append(now)
+            if now - max(self.said, began[0]) > self.pause:
+                trajectory = so_far()
+                written, open_blanks = len(trajectory.actions), len(trajectory.canvases[-1].blanks)
+                rest = (now - began[0]) / max(1, written) * open_blanks
+                progress = f"{written:,} tokens written, {open_blanks:,} blanks open: {rest:,.0f} s more or longer"
+                say(f"note: {line.place}{progress} (--beam 1 and fewer blanks are quicker)")
+                self.said, self.pause = now, 2 * self.pause
+            return True
+
+        return look
 
 
 def print_error(answer: Answer, as_json: bool) -> None:

@@ -149,6 +149,8 @@ def _compile(blank: Blank, constraint: Constraint, space: bool, tokenizer: Token
             )
         writable = ~tokenizer.never_written
         if constraint.only:
+            for word, token in zip(constraint.only, allowed, strict=True):
+                _check_written(word, [token], tokenizer, "one of the only-these words")
             writable = np.zeros(len(tokenizer), dtype=bool)
             writable[allowed] = True
         writable[banned] = False
@@ -198,7 +200,14 @@ def _phrase(words: str, tokenizer: Tokenizer) -> Phrase:
     tokens = tuple(tokenizer.encode(words))
     if UNK in tokens:
         raise ConstraintError(f"{words!r} is not in the model's vocabulary, so it cannot be required")
+    _check_written(words, tokens, tokenizer, "required")
     return Phrase(tokens, len(tokens))
+
+
+def _check_written(words: str, tokens: Sequence[int], tokenizer: Tokenizer, role: str) -> None:
+    """Refuse special tokens, such as <eos>, which a text may hold as a word."""
+    if tokenizer.never_written[list(tokens)].any():
+        raise ConstraintError(f"{words!r} is a special token, which is never written, so it cannot be {role}")
 
 
 def _one_token(word: str, tokenizer: Tokenizer, verb: str) -> int:

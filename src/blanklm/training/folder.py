@@ -9,6 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import load
+from accelerate.utils.constants import RNG_STATE_NAME
 
 from blanklm.errors import CheckpointError, TrainingError
 from blanklm.files import replacing
@@ -85,6 +86,10 @@ class RunFolder:
         newest = max(self.path.glob("state-*"), default=None)
         if newest is None:
             return False
+        random_states = newest / f"{RNG_STATE_NAME}_{self.accelerator.process_index}.pkl"
+        if not random_states.exists():  # Accelerate goes on without: as another run
+            missing = f"there is no {random_states.name}"
+            raise TrainingError(f"{newest} is damaged ({missing}): start again in another folder")
         try:
             # Read as data alone first: Accelerate would run what some of these pickles say, and pass over random
             # states that it cannot read, so that the run would go on as another one.
@@ -108,18 +113,18 @@ class RunFolder:
                 file.write(json.dumps(record) + "\n")
 
     def drop_metrics_after(self, step: int) -> None:
-        """Drop what a killed run logged after its last saved state: it will be logged again."""
+        """Drop what a killed run logged after its last saved state: it will be logged again; and what is no log."""
         if not self.accelerator.is_main_process or not self.metrics.exists():
             return
         kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics.read_bytes().splitlines():
             try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except json.JSONDecodeError:
-                break  # the line that was being written when the run was killed
+                if int(json.loads(line)["step"]) <= step:
+                    kept.append(line + b"\n")
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue  # such as the line that was being written when the run was killed
         with replacing(self.metrics) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+            temporary.write_bytes(b"".join(kept))
 
 
 def settings_of_run(path: Path) -> Settings:

@@ -266,6 +266,8 @@ PARAMETER = '<!DOCTYPE l [<!ENTITY % p SYSTEM "http://127.0.0.1/x.dtd"> %p;]>\n<
         ("<ab>α<gap extent='5000' unit='character'/></ab>", "line 1, column 6: a gap of 5,000"),
         ("<ab>α<gap atLeast='5' atMost='2'/></ab>", "line 1, column 6: a gap of at least 5 and at most 2"),
         ("<ab><gap quantity='c. 13'/></ab>", "line 1, column 5: quantity='c. 13' of this gap is not a number"),
+        ("<ab><gap quantity='1_0'/></ab>", "line 1, column 5: quantity='1_0' of this gap is not a number"),
+        ("<ab><gap quantity='١٠'/></ab>", "line 1, column 5: quantity='١٠' of this gap is not a number"),
         ("<ab><gap quantity='inf'/></ab>", "line 1, column 5: quantity='inf' of this gap is not a number"),
         ("<ab><gap quantity='1e999'/></ab>", "line 1, column 5: quantity='1e999' of this gap is not a number"),
         (LAUGHS, "line 1, column 14: the document declares the entity a"),

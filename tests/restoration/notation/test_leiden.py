@@ -260,3 +260,28 @@ def test_anything_is_read_or_refused_in_one_line(source):
         for lacuna in document.lacunae:
             assert ends[-1] <= lacuna.start < lacuna.end
             ends.append(lacuna.end)
+
+
+@pytest.mark.parametrize(
+    ("text", "restored", "written"),
+    [
+        ("α[.]β", " ", "α[␣]β"),
+        ("α[..]β", "  ", "α[␣␣]β"),
+        ("α . . β", "γ ", "α [γ ] β"),
+        ("α[...]β", " -γ", "α[␣.γ]β"),
+        ("α[...]β", "- -", "α[.␣.]β"),
+        ("α[...]β", "γ δ", "α[γ δ]β"),
+    ],
+)
+def test_a_restored_space_can_be_read_again(text, restored, written):
+    document = parse(text)
+    out = document.restored({0: Supplement(restored)})
+    assert out == written
+    again = parse(out)
+    assert sum(lacuna.blank.min for lacuna in again.lacunae) == restored.count("-")
+
+
+@pytest.mark.parametrize("numeral", ["²", "٢", "₂", "२", "2"])
+def test_a_number_between_dots_is_a_number_in_any_script(numeral):
+    (lacuna,) = parse(f"α[. . {numeral} . .]β").lacunae
+    assert (lacuna.blank.min, lacuna.blank.max) == (2, 2)

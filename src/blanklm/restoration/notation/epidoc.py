@@ -41,6 +41,7 @@ DEEPEST = 256  # nested elements
 TEI = "http://www.tei-c.org/ns/1.0"
 XML = "http://www.w3.org/XML/1998/namespace"
 _TAG = re.compile(r"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_DECIMAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?\s*")  # as in XML
 _PREFIX = re.compile(r"<([^\s:/>]+:)?")
 _WHOLE = re.compile(r"<\?xml\s|<!DOCTYPE|<(?:[\w.-]+:)?(?:TEI|teiCorpus)\b")  # else a piece of a document
 _DECLARED = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z][\w.-]*)["']""")
@@ -251,7 +252,7 @@ class _EpiDocParser:
         if attributes.get("unit", "character").lower() not in _CHARACTERS:
             return None
         extent = attributes.get("extent", "")
-        if re.fullmatch(r"-?\d+", extent):  # as older files have it
+        if re.fullmatch(r"-?[0-9]+", extent):  # as older files have it
             attributes = {"quantity": extent, **attributes}
         quantity, least, most = (self._number(attributes, name, start) for name in ("quantity", "atLeast", "atMost"))
         if least is not None or most is not None:
@@ -267,10 +268,7 @@ class _EpiDocParser:
     def _number(self, attributes: dict[str, str], name: str, start: int) -> float | None:
         if name not in attributes:
             return None
-        try:
-            value = float(attributes[name])
-        except ValueError:
-            value = nan
+        value = float(attributes[name]) if _DECIMAL.fullmatch(attributes[name]) else nan
         if not isfinite(value):
             raise refusal(self.source, start, f"{name}={attributes[name]!r} of this gap is not a number")
         return value

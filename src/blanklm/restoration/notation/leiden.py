@@ -9,6 +9,7 @@
 | ``[---]``, ``[- - -]``, ``[-ca.?-]`` | lost, extent unknown | a gap of any length | ``[abc]`` |
 | ``[.. ---]`` | at least two letters | a gap of 2 or more | ``[abc]`` |
 | ``[abc]`` | lost and restored by the editor | its letters | as it is |
+| ``[␣]`` | a space between words, restored | a space | as it is |
 | ``[ab...]`` | partly restored | letters, a gap of 3 | ``[abcde]`` |
 | ``. . .`` (two or more), ``+++`` | traces of letters | a gap | ``[abc]`` |
 | a letter with a dot below | doubtful | the letter | as it is |
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from blanklm.core.template import Blank
 from blanklm.restoration.notation.document import (
@@ -49,6 +51,8 @@ LONGEST_DOCUMENT = 1_000_000  # characters
 _DASH = "\\-\u2010-\u2015\u2212"
 _DOT = "(?:[.\u2026]\u0323?|[ ]\u0323)"  # also a dot below nothing
 _DIGITS = "[0-9⁰¹²³⁴-⁹]+"
+_NUMERAL = r"[\d⁰¹²³⁴-⁹₀-₉]+"  # in any script: one that is not read as a number would be read as a letter
+_SPACE = "␣"  # where a space would not be seen
 _ANGLES = ("<", "⟨", "〈", "‹")
 _OPEN = {"[[": "]]", "⟦": "⟧", "〚": "〛", "[": "]", "(": ")", "<": ">", "⟨": "⟩", "〈": "〉", "‹": "›", "{": "}"}
 _PAIR = re.compile("|".join(re.escape(mark) for pair in _OPEN.items() for mark in pair))
@@ -62,11 +66,11 @@ _VACANT = rf"[vu]ac(?:at|ant)?(?:\.{_SPACES}|{_SPACES}{_BEHIND})"
 _VACAT = re.compile(rf"\({_VACANT}\)|{_BEFORE}{_VACANT}", re.IGNORECASE)
 _VACAT_AMONG_GREEK = re.compile(rf"\(v+\.?\)|{_BEFORE}v+(?:\.|{_BEHIND})")
 _TRACES = re.compile(rf"\+(?:[ ]?\+)*|{_DOT}(?:[ ]?{_DOT})+|\u2026\u0323?|[ ]\u0323")
-_NUMBER = re.compile("[0-9]+")
+_NUMBER = re.compile(_NUMERAL)
 _EMPTY = re.compile(r"\[\s*(?:[?!]+\s*)?\]")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
-    rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>[0-9]+) | (?P<unknown>\?)
+    rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>{_NUMERAL}) | (?P<unknown>\?)
     | (?P<about>(?<!\w)c(?:a|irca)?(?:\.|\b)(?=\s*[0-9?]) | ± | \+/?-)
     | (?P<unit>(?<!\w)(?:letters?|litt(?:erae)?|lett|characters?|chars?|Buchst(?:aben)?)\b\.?) )""",
     re.VERBOSE,
@@ -78,7 +82,8 @@ class LeidenLacuna(Lacuna):
     in_brackets: bool  # traces of letters are not
 
     def written(self, supplement: Supplement) -> str:
-        letters = supplement.text.replace("-", ".")
+        # A space beside a dot, or alone, would be taken for one between the dots of a gap, or for empty brackets.
+        letters = re.sub(r"(?<=\.) +| +(?=\.)|^ +$", lambda m: _SPACE * len(m[0]), supplement.text.replace("-", "."))
         return letters if self.in_brackets else f"[{letters}]"
 
 
@@ -123,6 +128,9 @@ class _LeidenParser:
         ):
             self._reader.space(offset)
             return match.end()
+        if source[offset] == _SPACE:
+            self._reader.space(offset)
+            return offset + 1
         if inside == "[" and (end := self._loss(offset)):
             return end
         if match := _REMARK.match(source, offset):
@@ -194,7 +202,7 @@ class _LeidenParser:
             if not kinds and (match.start(kind) > offset or kind in ("number", "unknown", "unit")):
                 return None
             kinds.append(kind)
-            numbers += [int(match["number"][:9])] if match["number"] else []
+            numbers += [int(normalize("NFKC", match["number"][:9]))] if match["number"] else []
             dots += _dots(match["dot"] or "")
             end = match.end()
         if not kinds:
