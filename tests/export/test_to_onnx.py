@@ -3,10 +3,8 @@
 import base64
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
@@ -21,9 +19,9 @@ from blanklm.export.to_onnx import FLAGS, export
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.int8 import to_int8
 from blanklm.models.llama import LlamaConfig
-from blanklm.models.span_blm import SPAN, SPAN_OF, WORDS
 from blanklm.training.quantise import can_be_grouped, dequantise, quantise
 from tests.support.models import make_span_blm
+from tests.support.onnx_graphs import exported, kinds_of, places
 
 TEXTS = ["the food was good , and the service was not .", "they have ice cream", "it was fun"] * 2
 CANVASES = [
@@ -56,29 +54,6 @@ def at_four_bits(model: BLM) -> BLM:
     return model
 
 
-def exported(model: BlankLM, folder: Path, **options):
-    """Run the graphs that a model is exported to."""
-    export(model, folder, **options)
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = 1
-    settings.add_session_config_entry("session.disable_quant_qdq", "1")  # as the page does
-    graphs = [
-        onnxruntime.InferenceSession(folder / f"{name}.onnx", settings, providers=["CPUExecutionProvider"])
-        for name in ("model", "sides")
-    ]
-
-    def run(number: int, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        graph = graphs[number]
-        found = graph.run(None, {name: value.numpy() for name, value in inputs.items()})
-        return {output.name: torch.from_numpy(value) for output, value in zip(graph.get_outputs(), found, strict=True)}
-
-    return run
-
-
-def places(ids: torch.Tensor) -> torch.Tensor:
-    return (ids == BLANK).flatten().nonzero().squeeze(1)
-
-
 @pytest.fixture(scope="module")
 def english() -> BlankLM:
     return BlankLM.from_pretrained("english-small", device="cpu")
@@ -96,8 +71,7 @@ def test_english_small_scores_words_lengths_and_sides_as_in_pytorch(english, run
     words = torch.randint(-1, 40, ids.shape, generator=torch.Generator().manual_seed(0))
     policy = english.model.for_blanks("spans")
     expected = policy.score_spans(ids, lengths, ids.shape[1], words)
-    kinds = torch.where(words < 0, SPAN, SPAN_OF + words.clamp_max(31)).where(ids == BLANK, WORDS)
-    found = run_english(0, canvas=ids, lengths=lengths, blanks=places(ids), kinds=kinds)
+    found = run_english(0, canvas=ids, lengths=lengths, blanks=places(ids), kinds=kinds_of(ids, words))
     torch.testing.assert_close(found["log_p_word"], expected.log_p_first, rtol=0, atol=EXACT)
     torch.testing.assert_close(found["log_p_length"], expected.log_p_length, rtol=0, atol=EXACT)
     rows = torch.arange(len(found["from_blank"]))
