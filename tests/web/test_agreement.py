@@ -3,8 +3,11 @@
 import random
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 
+from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.pretrained import locate
 from tests.web.canvases import canvases
 
 # Runs the page's own worker on one text after the other.
@@ -21,13 +24,9 @@ FILL = """([texts, n]) => new Promise((resolve, reject) => {
     else worker.terminate(), resolve(answers);
   };
 })"""
-TOKENIZE = """async (texts) => {
+TOKENIZE = """async ([file, texts]) => {
   const { Tokenizer } = await import("./blanklm/tokenizer.js");
-  const read = async (name) => {
-    const { body } = await fetch(`model/${name}.json.gz`);
-    return new Response(body.pipeThrough(new DecompressionStream("gzip"))).json();
-  };
-  const tokenizer = new Tokenizer(await read("tokenizer"), await read("config"));
+  const tokenizer = new Tokenizer(JSON.parse(file), { flags: "", space: null });
   return texts.map((text) => { const ids = tokenizer.encode(text); return [ids, tokenizer.decode(ids)]; });
 }"""
 WRONG = [
@@ -74,7 +73,10 @@ def test_alternatives_are_those_of_python(page, english):
         assert [own["text"] for own in answer["fills"]] == [own.text for own in fill.ranked]
 
 
-def test_texts_become_the_same_tokens_as_in_python(page, english):
+@pytest.mark.parametrize("name", ["english-small", "english"])
+def test_texts_become_the_same_tokens_as_in_python(page, name):
+    path = locate(name) / "tokenizer.json"
+    tokenizer = Tokenizer.load(path)
     draw = random.Random(0)
     alphabets = [range(0x20, 0x7F), range(0x250), range(0x3000), range(0x2000, 0x2100), range(0x1F300, 0x1F700)]
     spaced = [*"  \t\n'sStTrRdDlLvV12½Ⅷ,.!_"]
@@ -84,9 +86,16 @@ def test_texts_become_the_same_tokens_as_in_python(page, english):
         return "".join(map(draw.choice, mixed))
 
     texts = [text_of(alphabet) for alphabet in alphabets for _ in range(200)]
-    for text, (ids, decoded) in zip(texts, page.evaluate(TOKENIZE, texts), strict=True):
-        assert ids == english.tokenizer.encode(text), repr(text)
+    found = page.evaluate(TOKENIZE, [path.read_text(encoding="utf-8"), texts])
+    for text, (ids, decoded) in zip(texts, found, strict=True):
+        assert ids == tokenizer.encode(text), repr(text)
         assert decoded == text
+
+
+def test_a_tokenizer_that_cuts_texts_otherwise_is_refused(page):
+    words = Tokenizer.train("bpe", ["A text"], vocabulary=300, lowercase=True).backend.to_str()
+    with pytest.raises(PlaywrightError, match="export another model"):
+        page.evaluate(TOKENIZE, [words, ["A text"]])
 
 
 def test_bad_input_gets_pythons_line(page, english):
