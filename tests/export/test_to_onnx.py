@@ -19,8 +19,8 @@ from blanklm.export.to_onnx import FLAGS, export
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.int8 import to_int8
 from blanklm.models.llama import LlamaConfig
-from blanklm.training.quantise import can_be_grouped, dequantise, quantise
-from tests.support.models import make_span_blm
+from blanklm.training.quantise import dequantise, quantise
+from tests.support.models import at_four_bits, make_span_blm
 from tests.support.onnx_graphs import exported, kinds_of, places
 
 TEXTS = ["the food was good , and the service was not .", "they have ice cream", "it was fun"] * 2
@@ -41,16 +41,6 @@ def llama() -> BLM:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(4)
-    return model
-
-
-def at_four_bits(model: BLM) -> BLM:
-    """The model as it is when it was stored at 4 bits per weight, where its matrices can be."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if can_be_grouped(parameter):
-                parameter.copy_(dequantise(*quantise(parameter, 4), 4))
-    model.set_vocabulary(WORDS_TOKENIZER)
     return model
 
 
@@ -86,6 +76,7 @@ def test_english_small_scores_words_lengths_and_sides_as_in_pytorch(english, run
 @pytest.mark.parametrize("canvases", CANVASES)
 def test_blanks_of_words_are_scored_as_in_pytorch(tmp_path, make, canvases):
     model = at_four_bits(make())
+    model.set_vocabulary(WORDS_TOKENIZER)
     ids, lengths = pad(canvases)
     run = exported(BlankLM(model, WORDS_TOKENIZER), tmp_path, blanks="words" if hasattr(model, "told") else None)
     expected = model.score(ids, lengths, ids.shape[1])
@@ -132,6 +123,7 @@ def test_the_config_says_what_decoding_asks_of_tokens(english, tmp_path):
 
 def test_a_model_that_computes_in_8_bits_is_refused(tmp_path):
     model = at_four_bits(llama())
+    model.set_vocabulary(WORDS_TOKENIZER)
     to_int8(model)
     with pytest.raises(BlankLMError, match="load it with dtype"):
         export(BlankLM(model, WORDS_TOKENIZER), tmp_path)

@@ -5,9 +5,14 @@ import random
 import pytest
 from playwright.sync_api import Error as PlaywrightError
 
+from blanklm import BlankLM
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.options import FillOptions
+from blanklm.decoding.spans import write_spans
 from blanklm.errors import BlankLMError
+from blanklm.export.to_onnx import export
 from blanklm.pretrained import locate
+from tests.support.models import at_four_bits, make_span_blm
 from tests.web.canvases import canvases
 
 # Runs the page's own worker on one text after the other.
@@ -28,6 +33,20 @@ TOKENIZE = """async ([file, texts]) => {
   const { Tokenizer } = await import("./blanklm/tokenizer.js");
   const tokenizer = new Tokenizer(JSON.parse(file), { flags: "", space: null });
   return texts.map((text) => { const ids = tokenizer.encode(text); return [ids, tokenizer.decode(ids)]; });
+}"""
+RUN = """async ([folder, texts]) => {
+  const ort = await import("./ort.wasm.bundle.min.mjs"), { Filler } = await import("./blanklm/filler.js");
+  const { body } = await fetch("model/ort-wasm-simd-threaded.wasm.gz");
+  ort.env.wasm.wasmBinary = await new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  ort.env.wasm.numThreads = 1;
+  const files = {};
+  for (const name of ["model.onnx", "sides.onnx", "weights.bin", "config.json", "tokenizer.json"]) {
+    const response = await fetch(`${folder}/${name}`);
+    files[name] = name.endsWith("json") ? await response.text() : new Uint8Array(await response.arrayBuffer());
+  }
+  const filler = await Filler.create(ort, files), answers = [];
+  for (const text of texts) answers.push(await filler.fill(text).then(([best]) => best.text, (error) => error.message));
+  return answers;
 }"""
 WRONG = [
     "",
@@ -63,6 +82,29 @@ def test_two_hundred_canvases_are_filled_as_python_fills_them(page, english, hal
         (best,) = answer["fills"]
         assert (best["text"], best["spans"]) == (fill.text, list(fill.spans)), text
         assert best["logProb"] == pytest.approx(fill.log_prob, abs=1e-3), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed"), [("english-small", 0), ("english", 1)])
+def test_random_models_fill_as_in_python(page, site, name, seed):
+    """They come to words of many tokens, brackets, mere spaces and dead ends, which trained models avoid."""
+    tokenizer = Tokenizer.load(locate(name) / "tokenizer.json")
+    model = at_four_bits(make_span_blm(seed=seed, vocabulary=len(tokenizer), max_length=96))
+    model.set_vocabulary(tokenizer)
+    random = BlankLM(model, tokenizer)
+    export(random, site.folder / f"random-{name}")
+    texts = [text for text in canvases() if len(tokenizer.encode(text)) < 48][seed::8]
+    found = page.evaluate(RUN, [f"random-{name}", texts])
+    fills = [drafts and request.to_fill(drafts[0]).text for request, drafts in written(random, texts)]
+    assert sum(fill is not None for fill in fills) > len(texts) / 2 > 9
+    for text, fill, answer in zip(texts, fills, found, strict=True):
+        assert answer == (fill or "no fill was found: give the blanks other lengths"), text
+
+
+def written(model, texts):
+    """What the search of spans finds by itself; where it finds nothing, ``fill`` goes on in another order."""
+    requests = [model.prepare(text) for text in texts]
+    return zip(requests, write_spans(model.model.for_blanks("spans"), requests, FillOptions()), strict=True)
 
 
 @pytest.mark.slow
