@@ -36,6 +36,7 @@ VERSION = "1.30.0"
 # As npm says it:
 INTEGRITY = "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 LIBRARY, MACHINE = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+PATIENCE = 300  # seconds
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blanklm" / f"{RUNTIME}-{VERSION}"
 
 
@@ -69,10 +70,13 @@ def fetch_runtime() -> Path:
         raise NotFetchedError(f"npm is not installed, which fetches {RUNTIME}: install Node.js")
     with tempfile.TemporaryDirectory() as folder:
         command = [npm, "pack", f"{RUNTIME}@{VERSION}", "--pack-destination", folder]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise NotFetchedError(f"npm did not fetch {RUNTIME} in {PATIENCE} seconds: check the connection") from None
         packages = list(Path(folder).glob("*.tgz"))
         if done.returncode or not packages:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
             raise NotFetchedError(f"npm could not fetch {RUNTIME} {VERSION} ({reason}): check the connection")
         content = packages[0].read_bytes()
         found = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()

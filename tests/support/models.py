@@ -8,6 +8,7 @@ from blanklm.models.encoder import EncoderConfig
 from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
 from blanklm.models.span_blm import SpanBLM, SpanBLMConfig
 from blanklm.restoration.restorer import Restorer
+from blanklm.training.quantise import can_be_grouped, dequantise, quantise
 
 
 def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config) -> BLM:
@@ -32,6 +33,15 @@ def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, **con
         for weight in (model.kind_vectors.weight, model.length_of_blank.weight, model.first_out.weight):
             weight.normal_(std=2.0)  # which are zero at first
     return model.eval()
+
+
+def at_four_bits(model: BLM) -> BLM:
+    """The model as it is when it was stored at 4 bits per weight, where its matrices can be."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if can_be_grouped(parameter):
+                parameter.copy_(dequantise(*quantise(parameter, 4), 4))
+    return model
 
 
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωϛϟϡ .-#"

@@ -28,13 +28,13 @@ The year ___[1] was cold: 1,234.5 days, ___[2-3] nights.
 Call 555-0199 at 10:30 or ___ before ___[1-2].
 Visit https://example.org/___?q=1 for ___.
 user@___.com wrote ___[2-4] times.
-The caf\u00e9 in Z\u00fcrich serves ___ and cr\u00e8me br\u00fbl\u00e9e.
-Na\u00efve fa\u00e7ades: ___[3].
-\u041c\u043e\u0441\u043a\u0432\u0430 is ___ of Russia.
-\u6771\u4eac is ___[3] of Japan.
-\u0395\u03bb\u03bb\u03ac\u03b4\u03b1 and ___ are ___.
+The café in Zürich serves ___ and crème brûlée.
+Naïve façades: ___[3].
+Москва is ___ of Russia.
+東京 is ___[3] of Japan.
+Ελλάδα and ___ are ___.
 \U0001f600 means ___, \U0001f1e9\U0001f1ea is ___[1-2].
-e\u0301 is not \u00e9, but ___.
+e\u0301 is not é, but ___.
 \u200bzero ___ width\u200b
 no-break\u00a0space ___ here
 tab\there ___ there
@@ -73,10 +73,10 @@ My favourite colour is ___[1] because ___[5-8].
 Yesterday ___[6].
 Once upon a time, ___[9], and they lived happily ever after.
 To be, or not to be: that is ___.
-Ask not what your country can do for you \u2014 ask ___.
+Ask not what your country can do for you — ask ___.
 \ufeffbyte order ___
 \u0660\u0661\u0662 numbers ___
-\u00bd cup of ___, \u2460 ___
+½ cup of ___, ① ___
 \u0085next ___ line\u2028and ___
 """
 

@@ -8,6 +8,19 @@ const [STARTS_WORD, LETTERS, LONG_WORDS, OPENING, SPACE_AFTER] = [4, 8, 16, 32, 
 
 const UNITS = /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu;
 
+const EACH_DIGIT = /\p{N}|\P{N}+/gu;
+
+/** The first cut of a text: into digits and the rest, or none. What this page cannot read is refused. */
+function firstCut({ normalizer, pre_tokenizer: before }) {
+  const steps = before?.pretokenizers ?? [before], bytes = steps.at(-1);
+  const byBytes = bytes?.type === "ByteLevel" && bytes.use_regex && !bytes.add_prefix_space;
+  const digits = steps.length === 2 && steps[0].type === "Digits" && steps[0].individual_digits;
+  if (normalizer || !byBytes || !(steps.length === 1 || digits)) {
+    throw new BlankLMError("this page reads byte-level BPE as GPT-2 or SmolLM cut texts: export another model");
+  }
+  return digits ? EACH_DIGIT : /[^]+/g;
+}
+
 /** The character that stands for each byte: itself if it can be seen, else one from U+0100 on. */
 function byteAlphabet() {
   let unseen = 0x100;
@@ -22,8 +35,9 @@ const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 export class Tokenizer {
   /** From tokenizer.json and config.json of the export, parsed. */
-  constructor({ model }, { tokenizer, flags, space }) {
-    if (tokenizer !== "bpe") throw new BlankLMError(`this page reads byte-level BPE, not ${tokenizer}: export another model`);
+  constructor(file, { flags, space }) {
+    const { model } = file;
+    this.firstCut = firstCut(file);
     this.ids = new Map(Object.entries(model.vocab));
     this.tokens = [];
     for (const [token, id] of this.ids) this.tokens[id] = token;
@@ -41,7 +55,8 @@ export class Tokenizer {
     if (/\p{Surrogate}/u.test(text)) {
       throw new BlankLMError("the text holds a character that is not valid Unicode: remove it");
     }
-    return (text.match(UNITS) ?? []).flatMap((unit) => this.#encodeUnit(unit));
+    const parts = text.match(this.firstCut) ?? [];
+    return parts.flatMap((part) => part.match(UNITS)).flatMap((unit) => this.#encodeUnit(unit));
   }
 
   #encodeUnit(unit) {

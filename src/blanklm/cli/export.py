@@ -35,6 +35,6 @@ def export(
         if error.name != "onnx":
             raise
         raise BlankLMError("exporting needs onnx: pip install 'blanklm[onnx]'") from None
-    to_onnx(BlankLM.from_pretrained(model, "cpu", torch.float32), out, blanks)
-    size = sum(path.stat().st_size for path in out.iterdir())
-    print(f"{size / 1e6:.1f} MB in {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    paths = to_onnx(BlankLM.from_pretrained(model, "cpu", torch.float32), out, blanks)
+    size = sum(path.stat().st_size for path in paths)
+    print(f"{size / 1e6:.1f} MB in {out}: {', '.join(path.name for path in paths)}")

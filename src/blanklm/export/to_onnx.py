@@ -29,11 +29,12 @@ from blanklm.models.span_blm import LENGTHS, WORDS, SpanBLM
 from blanklm.options import Blanks
 
 FORMAT = 1
+FILES = ("model.onnx", "sides.onnx", "weights.bin", "tokenizer.json", "config.json")
 FLAGS = ("starts_word", "letters", "long_words", "opening", "space_after")  # bits of a token from the third on
 
 
-def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> None:
-    """Write a model in float32, which computes with its weights as they are stored, into the folder ``out``.
+def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> list[Path]:
+    """Write a model, loaded in float32, into the folder ``out``, and return the files.
 
     ``blanks``: what its blanks stand for, by default spans if it knows both.
     """
@@ -51,6 +52,7 @@ def export(model: BlankLM, out: Path, blanks: Blanks | None = None) -> None:
         onnx.checker.check_model(path, full_check=True)
     model.tokenizer.save(out / "tokenizer.json")
     (out / "config.json").write_text(json.dumps(_config(model, policy), ensure_ascii=False), encoding="utf-8")
+    return [out / name for name in FILES]
 
 
 def _scores(policy: BLM, weights: Weights) -> Graph:
