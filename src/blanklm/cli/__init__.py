@@ -12,6 +12,7 @@ from blanklm.cli.about import data, info, models
 from blanklm.cli.choose import choose
 from blanklm.cli.evaluate import evaluate
 from blanklm.cli.fill import fill, sample
+from blanklm.cli.repair import repair
 from blanklm.cli.reproduce import reproduce
 from blanklm.cli.restore import restore
 from blanklm.cli.score import score
@@ -29,7 +30,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (fill, sample, choose, restore, score, train, evaluate, transfer, serve, models, info, data, reproduce):
+for command in (
+    fill,
+    sample,
+    choose,
+    repair,
+    restore,
+    score,
+    train,
+    evaluate,
+    transfer,
+    serve,
+    models,
+    info,
+    data,
+    reproduce,
+):
     app.command()(command)
 
 

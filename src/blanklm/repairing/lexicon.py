@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from blanklm.core.tokenizer import Tokenizer
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 MOST_ALIKE = 12  # words of like spelling that are tried
-RARE = 30  # a word that is rarer than this in the corpus may be a misspelling that many make
+RARE = 30  # the number given to words of a vocabulary, which are not counted
 # Words of one family, or often mistaken for each other, that spelling does not connect.
 _FAMILIES = """be was been|be were been|be is|be are|be am|go went gone|buy bought|bring brought|think thought
 catch caught|teach taught|seek sought|fight fought|eat ate eaten|see saw seen|take took taken
@@ -55,6 +57,16 @@ class Lexicon:
         text = lzma.decompress(Path(__file__).with_name("english.tsv.xz").read_bytes()).decode()
         rows = (line.split("\t") for line in text.splitlines())
         return cls({word.lower(): (word, int(count)) for word, count in rows})
+
+    @classmethod
+    def of(cls, language: str | None, tokenizer: Tokenizer) -> Lexicon | None:
+        """The words of a model's language, or those of its vocabulary where these are words."""
+        if language == "English":
+            return cls.english()
+        if tokenizer.kind != "word":
+            return None
+        words = [text for text in tokenizer.token_texts if text.isalpha()]
+        return cls({word.lower(): (word, RARE) for word in words}) if words else None
 
     def knows(self, word: str) -> bool:
         word = word.lower().replace("’", "'")

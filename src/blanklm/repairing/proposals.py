@@ -24,8 +24,8 @@ MISSING = 8.0  # a short word that is not there
 SWAPPED = 6.5
 SPACED = 4.0  # a space too many or too few
 NAME = 5.0  # more for a capital within a sentence
-_SHORT = """a an the of to in on at by for from with as is are was were be been am has have had do does did not and or but
-that it he she they we you i this his her their its my your who which will would can could so if up out into
+_SHORT = """a an the of to in on at by for from with as is are was were be been am has have had do does did not and or
+but that it he she they we you i this his her their its my your who which will would can could so if up out into
 than"""
 SHORT = frozenset(_SHORT.split())
 
