@@ -319,6 +319,7 @@ class BlankLM:
         for text in each:
             check_units(text, self.tokenizer, self.longest)
         policy, lexicon = self.model.for_blanks(None), Lexicon.of(self.about.get("language"), self.tokenizer)
+        options = options.chosen_for(self.about.get("name", ""))
         repairer = Repairer(policy, self.tokenizer, lexicon, options, check)
         repairs = [repairer.repair(text) for text in each]
         return repairs[0] if isinstance(texts, str) else repairs
