@@ -71,7 +71,7 @@ class Proposer:
             return
         costs, extra = MISSPELT, NAME if self._is_name(i) else 0.0
         found: dict[str, tuple[float, str]] = {}
-        if self.lexicon.knows(word):
+        if not self.lexicon.misspelt(word):
             costs = LETTER
         for other, changes in self.lexicon.alike(word):
             found[other] = costs[changes], "spelling"

@@ -106,7 +106,7 @@ class Repairer:
         if not units[i].is_word:
             return False
         doubled = i > 0 and units[i - 1].text.lower() == word.lower()
-        unknown = self.lexicon is not None and is_spelt(word) and not self.lexicon.knows(word)
+        unknown = self.lexicon is not None and is_spelt(word) and self.lexicon.misspelt(word)
         return doubled or unknown or score.surprise > SUSPICIOUS
 
     def _gap_words(self, text: str, units: list[Unit], suspicious: Sequence[int]) -> list[list[list[str]]]:
