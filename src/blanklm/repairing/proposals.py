@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blanklm.repairing.lexicon import Lexicon
+from blanklm.repairing.lexicon import COMMONER, Lexicon
 from blanklm.repairing.units import Unit
 
 LETTER = (0.0, 4.5, 6.5)  # of a known word for another, one or two letters apart
@@ -24,6 +24,7 @@ MISSING = 0.5  # a short word that is not there
 SWAPPED = 0.5
 SPACED = 4.0  # a space too many or too few
 NAME = 9.0  # more for a capital within a sentence
+RARE_PART = {1: 1000, 2: 100, 3: 10, 4: 1}  # by letters: the short parts of a word must be common words
 TWICE = frozenset(["had", "that", "very", "so", "no", "yes", "bye", "ha", "really", "many", "long", "far"])
 _MISREAD = re.compile(r"(?=.*[015])(?!\d+(?:st|nd|rd|th|s|k|m|am|pm|[a-z])$)[A-Za-z015]+", re.ASCII)
 _SHORT = """a an the of to in on at by for from with as is are was were be been am has have had do does did not and or
@@ -118,14 +119,11 @@ class Proposer:
         if self.lexicon is None or self.locked[i]:
             return
         word = self.units[i].text
-        if not self.lexicon.knows(word):
-            for cut in range(1, len(word)):
-                left, right = word[:cut], word[cut:]
-                if (
-                    min(self.lexicon.count(left), self.lexicon.count(right))
-                    > 20 * RARE_PART[min(len(left), len(right))]
-                ):
-                    yield Proposal(i, i, f"{left} {right}", SPACED, "space")
+        for cut in range(1, len(word)):
+            left, right = word[:cut], word[cut:]
+            least = max(20 * RARE_PART[min(len(left), len(right), 4)], COMMONER * self.lexicon.count(word))
+            if min(self.lexicon.count(left), self.lexicon.count(right)) > least:
+                yield Proposal(i, i, f"{left} {right}", SPACED, "space")
         for first in (i - 1, i):
             if self._joins(first, first + 1) and not (self.locked[first] or self.locked[first + 1]):
                 joined = self.units[first].text + self.units[first + 1].text
@@ -167,6 +165,3 @@ class Proposer:
         if self.lexicon is None:
             return False
         return self.lexicon.words.get(word.lower(), (word.lower(), 0))[0][:1].isupper()
-
-
-RARE_PART = {1: 1000, 2: 100, 3: 10} | dict.fromkeys(range(4, 30), 1)  # short parts must be common words
