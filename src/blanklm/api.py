@@ -17,6 +17,7 @@ import torch
 from blanklm import pretrained
 from blanklm.arguments import list_of_texts, options_of
 from blanklm.choosing.choose import Choices, rank
+from blanklm.choosing.masks import fill_mask
 from blanklm.choosing.options import ChooseOptions
 from blanklm.choosing.question import Question
 from blanklm.core import likelihood
@@ -30,6 +31,10 @@ from blanklm.decoding.request import ConstraintLike, Request
 from blanklm.errors import BlankLMError, BlankLMWarning, CheckpointError
 from blanklm.models.blm import BLM
 from blanklm.options import ScoreMethod, check_number
+from blanklm.repairing.lexicon import Lexicon
+from blanklm.repairing.options import RepairOptions
+from blanklm.repairing.repair import Repair, Repairer
+from blanklm.repairing.surprise import WordScore, check_units, leave_one_out
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
@@ -295,6 +300,66 @@ class BlankLM:
         ]
         ranked = rank(self.model.for_blanks(None), questions, how, check)
         return ranked[0] if one else ranked
+
+    def fill_mask(
+        self, texts: str | Sequence[str], *, top_k: int = 5, targets: str | Sequence[str] | None = None
+    ) -> list[Any]:
+        """One word for each ``[MASK]`` or ``<mask>``, as the fill-mask pipeline of transformers answers.
+
+        A list of {score, token, token_str, sequence}; a list of such lists for several masks or several texts. A score
+        is the probability of the word where exactly one stands there. ``token`` is None for a word of several tokens.
+        """
+        self._check_by_itself()
+        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list(texts)
+        found = [fill_mask(policy, self.tokenizer, self.longest, text, top_k, targets) for text in each]
+        return found[0] if len(found) == 1 else found
+
+    # --- Words in their places ------------------------------------------------------------------------------------
+
+    @overload
+    def surprise(self, texts: str, check: Callable[[int], None] | None = None) -> list[WordScore]: ...
+    @overload
+    def surprise(self, texts: Sequence[str], check: Callable[[int], None] | None = None) -> list[list[WordScore]]: ...
+
+    def surprise(
+        self, texts: str | Sequence[str], check: Callable[[int], None] | None = None
+    ) -> list[WordScore] | list[list[WordScore]]:
+        """The probability of each word and mark of a text in a blank in its place, given all the others."""
+        self._check_by_itself()
+        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else texts
+        units = [check_units(text, self.tokenizer, self.longest) for text in each]
+        scores = [
+            leave_one_out(policy, self.tokenizer, text, own, check) for text, own in zip(each, units, strict=True)
+        ]
+        return scores[0] if isinstance(texts, str) else scores
+
+    @overload
+    def repair(self, texts: str, options: RepairOptions | None = None, **settings: Any) -> Repair: ...
+    @overload
+    def repair(self, texts: Sequence[str], options: RepairOptions | None = None, **settings: Any) -> list[Repair]: ...
+
+    def repair(
+        self,
+        texts: str | Sequence[str],
+        options: RepairOptions | None = None,
+        *,
+        check: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> Repair | list[Repair]:
+        """Change words that are improbable where they stand, where the whole text gains by it.
+
+        ``settings`` are those of ``RepairOptions``: keep, most, margin, rounds. A bad text raises before any work.
+        """
+        self._check_by_itself()
+        options = RepairOptions(**settings) if options is None else replace(options, **settings)
+        each = [texts] if isinstance(texts, str) else texts
+        for text in each:
+            check_units(text, self.tokenizer, self.longest)
+        policy, lexicon = self.model.for_blanks(None), Lexicon.of(self.about.get("language"), self.tokenizer)
+        options = options.chosen_for(self.about.get("name", ""))
+        repairer = Repairer(policy, self.tokenizer, lexicon, options, check)
+        repairs = [repairer.repair(text) for text in each]
+        return repairs[0] if isinstance(texts, str) else repairs
 
     # --- Likelihood -----------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ class ChooseOptions:
 
     per_word: float | None = option(
         None,
-        "Nats added to log p for each word, so that length counts for little; by default as fitted.",
+        "Nats added to log p for each word, so that options of any length compete; by default as fitted.",
         ge=-100,
         le=100,
     )

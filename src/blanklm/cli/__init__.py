@@ -18,6 +18,7 @@ from blanklm.cli.choose import choose
 from blanklm.cli.evaluate import evaluate
 from blanklm.cli.export import export
 from blanklm.cli.fill import fill, sample
+from blanklm.cli.repair import repair
 from blanklm.cli.reproduce import reproduce
 from blanklm.cli.restore import restore
 from blanklm.cli.score import score
@@ -58,7 +59,7 @@ app = typer.Typer(
     add_completion=False,
 )
 COMMANDS = (
-    fill, sample, choose, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce
+    fill, sample, choose, repair, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

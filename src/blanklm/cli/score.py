@@ -12,6 +12,7 @@ import typer
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, load_model, read_lines
 from blanklm.cli.output import print_error, progress_bar, say, warn_of_unknown
+from blanklm.cli.repair import print_words
 from blanklm.core.characters import check_text
 from blanklm.errors import BlankLMError
 from blanklm.options import ScoreMethod
@@ -26,6 +27,7 @@ def score(
     model: Model = None,
     method: Annotated[ScoreMethod, typer.Option(help="exact: up to 16 tokens.")] = "monte-carlo",
     orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) per text.")] = 64,
+    words: Annotated[bool, typer.Option("--words", help="The probability of each word where it stands.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Perplexity of all texts as one stream with <eos>.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed draws the same orders.")] = 0,
     as_json: Json = False,
@@ -40,6 +42,11 @@ def score(
         say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
     language_model = load_model(model, device)
     lines = read_lines(texts, file, jsonl)
+    if words:
+        if stream or method != "monte-carlo":
+            raise BlankLMError("--words scores each word given the others: leave out --stream and --method")
+        print_words(language_model, lines, as_json)
+        return
     if stream:
         if method != "monte-carlo":
             raise BlankLMError("--stream estimates by Monte Carlo: leave out --method")

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from blanklm.core.tokenizer import Tokenizer
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
+LONG = 7  # letters of words that are compared so
+COMMONER = 200
 MOST_ALIKE = 12  # words of like spelling that are tried
-RARE = 30  # a word that is rarer than this in the corpus may be a misspelling that many make
+RARE = 40  # words of so few in the corpus may be misspellings that many make
 # Words of one family, or often mistaken for each other, that spelling does not connect.
 _FAMILIES = """be was been|be were been|be is|be are|be am|go went gone|buy bought|bring brought|think thought
 catch caught|teach taught|seek sought|fight fought|eat ate eaten|see saw seen|take took taken
@@ -56,9 +60,32 @@ class Lexicon:
         rows = (line.split("\t") for line in text.splitlines())
         return cls({word.lower(): (word, int(count)) for word, count in rows})
 
+    @classmethod
+    def of(cls, language: str | None, tokenizer: Tokenizer) -> Lexicon | None:
+        """The words of a model's language, or those of its vocabulary where these are words."""
+        if language == "English":
+            return cls.english()
+        if tokenizer.kind != "word":
+            return None
+        words = [text for text in tokenizer.token_texts if text.isalpha()]
+        return cls({word.lower(): (word, RARE) for word in words}) if words else None
+
     def knows(self, word: str) -> bool:
         word = word.lower().replace("’", "'")
         return word in self.words or word.removesuffix("'s") in self.words or all(map(str.isdigit, word))
+
+    def misspelt(self, word: str) -> bool:
+        """Whether a word is none, or a rare one beside a very common one that many mean by it."""
+        low = word.lower().replace("’", "'")
+        if not self.knows(word):
+            return True
+        if not 0 < self.count(low) < RARE or len(low) < LONG:
+            return False
+        near = ((other.lower(), changes) for other, changes in self.alike(low))
+        return any(
+            changes == 1 and self.count(other) > COMMONER * self.count(low) and not _extends(low, other)
+            for other, changes in near
+        )
 
     def count(self, word: str) -> int:
         return self.words.get(word.lower(), ("", 0))[1]
@@ -111,6 +138,12 @@ def distance(one: str, two: str, limit: int = 2) -> int:
         if min(row) > limit:
             return limit + 1
     return min(row[-1], limit + 1)
+
+
+def _extends(one: str, other: str) -> bool:
+    """Whether one word is the other with letters at its end or beginning."""
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    return longer.startswith(shorter) or longer.endswith(shorter)
 
 
 def _letters_of(word: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from blanklm.core.special import BLANK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.repairing.lexicon import Lexicon
 from blanklm.repairing.options import RepairOptions
-from blanklm.repairing.proposals import Proposal, Proposer
+from blanklm.repairing.proposals import Proposal, Proposer, is_spelt
 from blanklm.repairing.surprise import WordScore, expected_words, leave_one_out
 from blanklm.repairing.units import Unit, Window, units_of
 
@@ -86,15 +86,14 @@ class Repairer:
     def _best(self, text: str, units: list[Unit]) -> list[_Weighed]:
         """Changes that gain more than the margin, the best first, with two units between any two of them."""
         scores = leave_one_out(self.policy, self.tokenizer, text, units, self.check)
-        suspicious = [i for i, score in enumerate(scores) if self._is_suspicious(units[i], score)]
+        suspicious = [i for i in range(len(units)) if self._is_suspicious(units, i, scores[i])]
         proposer = Proposer(text, units, self.lexicon, locked(text, units, self.options.keep))
         gaps = self._gap_words(text, units, suspicious)
         proposals = dict.fromkeys(
-            proposal
-            for i, around in zip(suspicious, gaps, strict=True)
-            for proposal in proposer.around(i, scores[i], around)
+            proposal for i, around in zip(suspicious, gaps, strict=True) for proposal in proposer.around(i, around)
         )
-        weighed = [one for one in self._weigh(text, units, list(proposals)) if one.gain > self.options.margin]
+        margin = self.options.margin or 0.0
+        weighed = [one for one in self._weigh(text, units, list(proposals)) if one.gain > margin]
         weighed.sort(key=lambda one: -one.gain)
         kept: list[_Weighed] = []
         for one in weighed:
@@ -102,11 +101,13 @@ class Repairer:
                 kept.append(one)
         return kept
 
-    def _is_suspicious(self, unit: Unit, score: WordScore) -> bool:
-        if not unit.is_word:
+    def _is_suspicious(self, units: list[Unit], i: int, score: WordScore) -> bool:
+        word = units[i].text
+        if not units[i].is_word:
             return False
-        unknown = self.lexicon is not None and unit.text.isalpha() and not self.lexicon.knows(unit.text)
-        return unknown or score.surprise > SUSPICIOUS
+        doubled = i > 0 and units[i - 1].text.lower() == word.lower()
+        unknown = self.lexicon is not None and is_spelt(word) and self.lexicon.misspelt(word)
+        return doubled or unknown or score.surprise > SUSPICIOUS
 
     def _gap_words(self, text: str, units: list[Unit], suspicious: Sequence[int]) -> list[list[list[str]]]:
         """The short words that fit best before and after each suspicious unit."""

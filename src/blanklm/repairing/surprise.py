@@ -14,7 +14,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.repairing.units import Unit, Window, units_of
 
-LOOKED_AT = 24  # of the most probable tokens of a blank, to find words that fill it
+LOOKED_AT = 16  # of the most probable tokens of a blank, to find words that fill it
 ALONE = 0  # of policy.SIDES: no blank stays on either side
 MOST_PARTS = 24  # tokens of a word that is scored
 
@@ -40,7 +40,7 @@ class WordScore:
         return record | {"expected": [{"text": w, "log_prob": round(p, 4)} for w, p in self.expected[:3]]}
 
 
-def check_length(text: str, tokenizer: Tokenizer, longest: int) -> list[Unit]:
+def check_units(text: str, tokenizer: Tokenizer, longest: int) -> list[Unit]:
     """The units of a text; a text that cannot be scored raises."""
     units = units_of(text)
     if not units:

@@ -3,12 +3,13 @@
 import { call } from "./api.js";
 import { $, element, stateIn } from "./dom.js";
 import * as fill from "./fill.js";
+import * as repair from "./repair.js";
 import * as restore from "./restore.js";
 import * as transfer from "./transfer.js";
 
 // Each has the `task` that it is for, a `title`, the text `box`, `start(models)`, and `open(first)`, which shows what the
 // address says.
-const VIEWS = [fill, restore, transfer];
+const VIEWS = [fill, repair, restore, transfer];
 
 try {
   const { models } = await call("v1/models");

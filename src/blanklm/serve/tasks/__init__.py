@@ -2,9 +2,19 @@
 
 from blanklm.serve.tasks.choose import ChooseTask
 from blanklm.serve.tasks.fill import FillTask, SampleTask
+from blanklm.serve.tasks.repair import RepairTask, WordsTask
 from blanklm.serve.tasks.restore import RestoreTask
 from blanklm.serve.tasks.score import ScoreTask
 from blanklm.serve.tasks.task import Task
 from blanklm.serve.tasks.transfer import TransferTask
 
-TASKS: tuple[Task, ...] = (FillTask(), SampleTask(), ChooseTask(), ScoreTask(), RestoreTask(), TransferTask())
+TASKS: tuple[Task, ...] = (
+    FillTask(),
+    SampleTask(),
+    ChooseTask(),
+    ScoreTask(),
+    WordsTask(),
+    RepairTask(),
+    RestoreTask(),
+    TransferTask(),
+)
