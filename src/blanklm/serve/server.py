@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from blanklm import pretrained
+from blanklm.cores import Reading, use_free_cores
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits
 
@@ -30,12 +31,14 @@ def run(
     bounds = Limits.parse(list(limits))
     if token is not None and not token.strip():
         raise BlankLMError("the token is empty: leave out --token to serve without one")
+    started = Reading.now()
     with _listen(host, port) as listener:
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
         from blanklm.serve.guard import allowed_hosts
         from blanklm.serve.loading import load
 
         loaded = {_name(model): load(model, device) for model in models or pretrained.bundled()}
+        use_free_cores(started)
         app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
         config = uvicorn.Config(
             app,
