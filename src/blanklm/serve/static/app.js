@@ -36,5 +36,5 @@ try {
   });
   show();
 } catch (error) {
-  $("status").textContent = `The server does not answer: ${error.message}`;
+  $("status").textContent = error.message;
 }

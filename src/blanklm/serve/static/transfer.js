@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
+import { wait } from "./waiting.js";
 
 export const task = "transfer";
 export const title = "Transfer";
@@ -83,7 +84,7 @@ async function rewrite(wanted, { remember = true } = {}) {
   if (remember && address(wanted) !== location.hash) history.pushState(null, "", address(wanted));
   asking.abort();
   asking = new AbortController();
-  const slow = setTimeout(() => say("Rewriting …"), 300);
+  const answered = wait($("view-transfer"), "Rewriting", say, asking);
   try {
     const body = { model: $("transfer-model").value, texts: [{ text, mask }], to, n: READINGS };
     const { results: [result] } = await call("v1/transfer", body, asking.signal);
@@ -100,7 +101,7 @@ async function rewrite(wanted, { remember = true } = {}) {
     say(error.message, true);
     if (shown?.input !== text) for (const id of ["marks", "rewrites", "transfer-share"]) $(id).hidden = true;
   } finally {
-    clearTimeout(slow);
+    answered();
   }
 }
 
