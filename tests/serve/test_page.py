@@ -440,6 +440,21 @@ def test_a_lost_server_is_said_in_words_and_the_text_stays(page):
     expect(page.get_by_label("Your text")).to_have_value("the ___ was bad .")
 
 
+def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
+    fill(page, "the food was ___[1] .")
+    written = result(page).locator(".filled").text_content()
+    found = [{"text": "x", "spans": [span], "log_prob": p} for span, p in ((written, -2), ("good", -1))]
+    answer = {"results": [{"text": "x", "fills": found}]}
+    page.route(
+        "**/v1/fill",
+        lambda route: route.fallback() if "trajectory" in route.request.post_data else route.fulfill(json=answer),
+    )
+    page.get_by_role("button", name="Fill", exact=True).click()
+    expect(page.locator(".why")).to_contain_text(
+        f"“good” is more probable as a whole, being shorter; word for word, “{written}"
+    )
+
+
 def test_where_other_words_are_more_probable_than_those_written_it_says_why(page):
     answer = {
         "results": [

@@ -293,11 +293,14 @@ function showAlternatives(k, fills) {
   const list = document.querySelectorAll(".alternatives")[k];
   list?.replaceChildren(...items);
   const written = shown.fills[shown.chosen].spans[k].trim();
-  const better = fills.find(({ log_prob }) => log_prob === best).spans[0].trim();
-  if (list && better !== written) {
-    const why = `“${written}” was written before all other words were known; with them as they are, “${better}” is more probable.`;
-    list.append(element("li", { class: "hint why" }, why));
-  }
+  const [first, better] = [fills[0], fills.find(({ log_prob }) => log_prob === best)].map(({ spans: [span] }) => span.trim());
+  if (list && better !== written) list.append(element("li", { class: "hint why" }, whyNot(better, written, first)));
+}
+
+/** Why words were written that are less probable than others: fills are ranked by probability per word, one after another. */
+function whyNot(better, written, first) {
+  if (first === written) return `“${better}” is more probable as a whole, being shorter; word for word, “${written}” is.`;
+  return `“${written}” was written when other words were not known yet; with them as they are, “${better}” is more probable.`;
 }
 
 function showReadings() {

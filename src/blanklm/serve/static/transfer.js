@@ -89,6 +89,8 @@ async function rewrite(wanted, { remember = true } = {}) {
     const body = { model: $("transfer-model").value, texts: [{ text, mask }], to, n: READINGS };
     const { results: [result] } = await call("v1/transfer", body, asking.signal);
     shown = { ...result, mask };
+    const { summary } = models.find(({ name }) => name === $("transfer-model").value);
+    $("transfer-about").textContent = summary ? `${summary}; on other texts it is often wrong.` : "";
     say(noteOn(result));
     showMarks();
     showRewrites();
