@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -49,6 +50,24 @@ def test_every_command_between_the_readmes_lines_runs(tmp_path, monkeypatch):
         printed = script("build_examples").run_command(command + quickly)
         assert "error" not in printed.lower().replace('"errors": 0', ""), printed
     assert (tmp_path / "filled" / "a.jsonl.gz").exists() and (tmp_path / "runs" / "reviews" / "config.json").exists()
+
+
+def test_the_notebook_is_the_tutorial():
+    build = script("build_notebook")
+    assert build.NOTEBOOK.read_text(encoding="utf-8") == build.notebook(build.PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_every_cell_of_the_notebook_runs(tmp_path, monkeypatch):
+    """With a few steps of training in place of its minutes."""
+    monkeypatch.chdir(ROOT)
+    notebook = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict = {}
+    for statements in sources:
+        quick = statements.replace("minutes=3", "steps=2").replace("runs/reviews", str(tmp_path / "run"))
+        exec("" if statements.startswith("%cd") else quick, names)
+    assert names["mine"].about["started_from"] == "english-small" and (tmp_path / "run" / "config.json").exists()
 
 
 @pytest.mark.parametrize("document", render.documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -124,8 +143,8 @@ def test_ci_runs_the_readmes_test_command_and_nothing_else():
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == TEST_COMMAND
 
 
-def test_the_readme_maps_every_folder_in_at_most_20_lines():
-    code = (ROOT / "README.md").read_text(encoding="utf-8").split("## The code")[1]
+def test_the_guide_maps_every_folder_in_at_most_20_lines_and_the_readme_is_short():
+    code = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The code")[1].split("## Glossary")[0]
     rows = [line for line in code.splitlines() if line.startswith("|")]
     package = ROOT / "src" / "blanklm"
     folders = [path.parent.name for path in package.glob("*/__init__.py")]

@@ -2,6 +2,7 @@
 
 import math
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_what_is_wrong_is_one_line(small):
 def test_edits_turn_the_original_into_the_text_word_for_word(original, text):
     """Spaces beside an insertion or a deletion may be those of either side; no word is lost."""
     edits = edits_between(original, text, [])
-    assert all(before.end <= after.start for before, after in zip(edits, edits[1:], strict=False))
+    assert all(before.end <= after.start for before, after in pairwise(edits))
     if [u.text for u in units_of(original)] and [u.text for u in units_of(text)]:
         same = SequenceMatcher(None, apply(original, edits).split(), text.split(), autojunk=False).ratio()
         assert same == 1 or edits

@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from blanklm import Blank, BlankLM, cli
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.backbone import Pretrained
+from tests.support.axe import violations
 from tests.support.backbones import publish
 from tests.support.models import make_blm
 from tests.support.paths import YELP_WORDS
@@ -401,3 +402,83 @@ def test_a_token_is_asked_for_and_kept(browser):
         page.reload()
         expect(result(page)).to_contain_text("They also have")
         page.close()
+
+
+# --- Waiting, a lost server, and readers of screens -----------------------------------------------------------------
+
+
+def test_while_an_answer_is_on_its_way_the_old_one_dims_and_it_can_be_cancelled(page):
+    view, before = page.locator("#view-fill"), result(page).text_content()
+    page.route("**/v1/fill", lambda route: None)  # never answers
+    write(page, "the ___ was bad .")
+    expect(view).to_have_class("waiting")
+    expect(page.get_by_role("status")).to_have_text("Filling …")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("status")).to_have_text("Cancelled.")
+    expect(view).not_to_have_class("waiting")
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(page.get_by_label("Your text")).to_be_focused()
+    assert result(page).text_content() == before
+    page.unroute("**/v1/fill")
+    fill(page, "the ___ was bad .")
+    expect(view).not_to_have_class("waiting")
+
+
+def test_a_newer_question_keeps_waiting_when_an_older_one_is_given_up(page):
+    page.route("**/v1/fill", lambda route: None)
+    write(page, "the ___ was bad .")
+    write(page, "the ___ was good .")
+    page.get_by_role("button", name="Cancel").wait_for()
+    expect(page.locator("#view-fill")).to_have_class("waiting")
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(1)
+
+
+def test_a_lost_server_is_said_in_words_and_the_text_stays(page):
+    page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError('Failed to fetch')); }")
+    write(page, "the ___ was bad .")
+    expect(page.get_by_role("status")).to_contain_text("The server does not answer. Is it still running")
+    expect(page.get_by_label("Your text")).to_have_value("the ___ was bad .")
+
+
+def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
+    fill(page, "the food was ___[1] .")
+    written = result(page).locator(".filled").text_content()
+    found = [{"text": "x", "spans": [span], "log_prob": p} for span, p in ((written, -2), ("good", -1))]
+    answer = {"results": [{"text": "x", "fills": found}]}
+    page.route(
+        "**/v1/fill",
+        lambda route: route.fallback() if "trajectory" in route.request.post_data else route.fulfill(json=answer),
+    )
+    page.get_by_role("button", name="Fill", exact=True).click()
+    expect(page.locator(".why")).to_contain_text(
+        f"“good” is more probable as a whole, being shorter; word for word, “{written}"
+    )
+
+
+def test_where_other_words_are_more_probable_than_those_written_it_says_why(page):
+    answer = {
+        "results": [
+            {"text": "x", "fills": [{"text": "y", "spans": ["delicious"], "log_prob": -0.1}]},
+            {"text": "x", "fills": [{"text": "y", "spans": ["delicious"], "log_prob": -0.1}]},
+        ]
+    }
+    fill(page, CANVAS)
+    page.route(
+        "**/v1/fill",
+        lambda route: route.fallback() if "trajectory" in route.request.post_data else route.fulfill(json=answer),
+    )
+    fill(page, "they have ___ and ___ .")
+    written = result(page).locator(".filled").first.text_content()
+    why = page.locator(".why").first
+    expect(why).to_contain_text("“delicious” is more probable")
+    expect(why).to_contain_text(f"“{written}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_that_keeps_people_out(opened, scheme):
+    page = opened(color_scheme=scheme)
+    fill(page, CANVAS)
+    expect(page.locator(".alternatives button").first).to_be_visible()
+    page.get_by_text("Options", exact=True).first.click()
+    page.get_by_text("Every step").click()
+    assert violations(page) == []

@@ -20,6 +20,7 @@ from blanklm.restoration.restorer import Restorer
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
 from blanklm.training import checkpoint
+from tests.support.axe import violations
 from tests.support.models import make_restorer
 from tests.support.paths import EDITIONS as FILES
 from tests.support.paths import YELP_WORDS
@@ -214,6 +215,12 @@ def test_the_view_is_reached_from_the_page_and_shows_an_example(opened):
     expect(page.get_by_role("region", name="Filled")).to_be_hidden()
     page.go_back()
     expect(page.get_by_role("region", name="Filled")).to_be_visible()
+
+
+def test_axe_finds_nothing_that_keeps_people_out(opened):
+    page = opened({"text": "dis mani[---] sacrum [....]ae felici"})
+    expect(page.get_by_role("region", name="Restored", exact=True)).to_be_visible()
+    assert violations(page) == []
 
 
 def test_without_a_restorer_there_is_no_view(browser):

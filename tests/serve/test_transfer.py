@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from blanklm import Transfer, cli
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
+from tests.support.axe import violations
 from tests.support.paths import YELP_WORDS
 from tests.support.serving import served
 
@@ -195,3 +196,7 @@ def test_an_example_and_a_mistake(page):
     page.get_by_label("A sentence to rewrite").fill("")
     page.get_by_role("button", name="Rewrite").click()
     expect(page.get_by_role("status").filter(has_text="the text is empty")).to_be_visible()
+
+
+def test_axe_finds_nothing_that_keeps_people_out(page):
+    assert violations(page) == []

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from blanklm.bulk.shards import ATTEMPTS, DIED, Filling, Shard, ShardFiller, ShardReport
+from blanklm.cores import available
 from blanklm.errors import BlankLMError
 from blanklm.extras import how_to_install
 
@@ -41,7 +42,7 @@ def _start_worker(filling: Filling, number: int, workers: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+        torch.set_num_threads(max(1, available() // workers))
     if filling.device is None and torch.cuda.is_available():
         filling = replace(filling, device=f"cuda:{number % torch.cuda.device_count()}")
     global _filler
@@ -60,7 +61,7 @@ def on_this_machine(shards: list[Shard], filling: Filling, workers: int | None) 
     if workers is None:
         import torch
 
-        workers = torch.cuda.device_count() or os.cpu_count() or 1
+        workers = torch.cuda.device_count() or available()
     workers = min(workers, len(shards))
     free: queue.SimpleQueue[tuple[int, ProcessPoolExecutor]] = queue.SimpleQueue()
 

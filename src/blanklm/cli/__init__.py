@@ -59,7 +59,8 @@ app = typer.Typer(
     add_completion=False,
 )
 COMMANDS = (
-    fill, sample, choose, repair, restore, score, train, evaluate, transfer, serve, export, models, info, data, reproduce
+    fill, sample, choose, repair, restore, score, train, evaluate, transfer, serve, export, models, info, data,
+    reproduce,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import Field, is_dataclass
 from functools import wraps
 from pathlib import Path
+from threading import Timer
 from typing import IO, TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
 from blanklm.bulk.lines import Line, lines_in, lines_of
+from blanklm.cores import Reading, use_free_cores
 from blanklm.errors import BlankLMError
 from blanklm.options import option_fields
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM
+
+STARTED = Reading.now()  # when the command did
+TELL_AFTER = 2.0  # seconds
 
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
 WholeTexts = Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")]
@@ -54,10 +60,26 @@ def standard_input(example: str) -> IO[bytes]:
 
 
 def load_model(model: str | None, device: str | None) -> BlankLM:
-    from blanklm.api import BlankLM
     from blanklm.pretrained import DEFAULT
 
-    return BlankLM.from_pretrained(model or DEFAULT, device)
+    with loading(model or DEFAULT):
+        from blanklm.api import BlankLM
+
+        return BlankLM.from_pretrained(model or DEFAULT, device)
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Load a model on the cores that are free; somebody who waits at a terminal is told for what."""
+    told = Timer(TELL_AFTER, lambda: print(f"loading {name} ...", file=sys.stderr))
+    told.daemon = True
+    if sys.stderr.isatty():
+        told.start()
+    try:
+        yield
+    finally:
+        told.cancel()
+    use_free_cores(STARTED)
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from blanklm.bulk.lines import one_line_json
-from blanklm.cli.options import Device, Json, expanded, standard_input
+from blanklm.cli.options import Device, Json, expanded, loading, standard_input
 from blanklm.cli.output import progress_bar, say, terminal
 from blanklm.errors import BlankLMError
 from blanklm.restoration.options import RestoreOptions
@@ -42,7 +42,8 @@ def restore(
     from blanklm.restoration.notation import parse
 
     document = parse(_damaged_text(text, file), options.notation)
-    restorers = restorers_for(document, options, model, device)
+    with loading(model or "the model of the language"):
+        restorers = restorers_for(document, options, model, device)
     with progress_bar(len(document.lacunae), "gaps") as advance:
         edition = restore_document(document, restorers, options, advance)
     for gap in edition.lacunae:

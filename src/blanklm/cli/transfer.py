@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
-from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, read_lines
+from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, loading, read_lines
 from blanklm.cli.output import print_error, print_line, progress_bar, say, warn_of_unknown
 from blanklm.errors import BlankLMError
 from blanklm.transfer.options import TransferOptions
@@ -44,11 +44,12 @@ def transfer(
 
     blanklm transfer --to negative "The employees were super nice and efficient!"
     """
-    from blanklm.transfer.transfer import DEFAULT, Transfer
-
     if to is None and not show_mask:
         raise BlankLMError("no style to write in: choose one with --to, such as --to negative")
-    rewriter = Transfer.from_pretrained(model or DEFAULT, device)
+    with loading(model or "the sentiment model"):
+        from blanklm.transfer.transfer import DEFAULT, Transfer
+
+        rewriter = Transfer.from_pretrained(model or DEFAULT, device)
     if to is not None:
         rewriter.style_number(to)
     lines, failures = enumerate(read_lines(texts, file, jsonl)), 0

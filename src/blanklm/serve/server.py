@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from blanklm import pretrained
+from blanklm.cores import Reading, use_free_cores
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits
 
@@ -32,6 +33,7 @@ def run(
     bounds = Limits.parse(list(limits))
     if token is not None and not token.strip():
         raise BlankLMError("the token is empty: leave out --token to serve without one")
+    started = Reading.now()
     with _listen(host, port) as listener:
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
         from blanklm.serve.connections import bounded, log_less, room
@@ -39,6 +41,7 @@ def run(
         from blanklm.serve.loading import load
 
         loaded = {_name(model): load(model, device) for model in models or pretrained.bundled()}
+        use_free_cores(started)
         app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
         most, at_once = room(bounds)
         config = uvicorn.Config(

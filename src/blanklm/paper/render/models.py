@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
 from blanklm.paper.render.source import checkout, lines, named, result, table
 
@@ -34,6 +35,26 @@ def english_canvases() -> str:
         counts = Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines())
         rows.append([NAMES[system], *(f"{counts[verdict]}" for verdict in verdicts)])
     return lines(["verdict on 100 fills", *verdicts], rows)
+
+
+def english_gallery(shown: int = 10) -> str:
+    """Some fills of each verdict, with what was written in italics; all of the broken ones."""
+    path = checkout() / "results" / "english" / "canvases-english.jsonl"
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = []
+    for verdict in ("natural", "awkward", "broken"):
+        found = [record for record in records if record["verdict"] == verdict]
+        for record in found if verdict == "broken" else found[:shown]:
+            spans = [f"*{escape(span.strip())}*" for span in record["spans"]]
+            pieces = map(escape, Template.parse(record["text"]).pieces)
+            text = "".join(piece + span for piece, span in zip(pieces, (*spans, ""), strict=True))
+            rows.append([text.replace("\n", "<br>"), verdict])
+    return lines(["filled", "the reader's verdict"], rows)
+
+
+def escape(text: str) -> str:
+    """Keep a text from being read as Markdown."""
+    return "".join(f"\\{character}" if character in "\\*_|<>`[]#" else character for character in text)
 
 
 def training_rows(model: str) -> list[Row]:
@@ -68,4 +89,4 @@ def bundled_training(*models: str) -> str:
     return table(f"{headings} | hardware | validation loss", template, rows)
 
 
-TABLES = [english_spans, english_canvases, bundled_training]
+TABLES = [english_spans, english_canvases, english_gallery, bundled_training]

@@ -16,15 +16,21 @@ export async function call(path, body, signal) {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const options = { method: body === undefined ? "GET" : "POST", headers, signal };
-    const response = await fetch(path, body === undefined ? options : { ...options, body: JSON.stringify(body) });
+    const response = await fetch(path, body === undefined ? options : { ...options, body: JSON.stringify(body) }).catch(lost);
     if (response.status === 401) {
       await askForToken();
       continue;
     }
-    const answer = await response.json();
+    const answer = await response.json().catch(lost);
     if (!response.ok) throw new ApiError(response.status, answer.error);
     return answer;
   }
+}
+
+function lost(error) {
+  if (error.name === "AbortError") throw error;
+  const message = "The server does not answer. Is it still running (blanklm serve)? Your text stays here: try again when it is.";
+  throw new ApiError(0, { code: "lost", message });
 }
 
 function askForToken() {

@@ -37,5 +37,5 @@ try {
   });
   show();
 } catch (error) {
-  $("status").textContent = `The server does not answer: ${error.message}`;
+  $("status").textContent = error.message;
 }

@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
+import { wait } from "./waiting.js";
 import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, withLength, withSpans } from "./canvas.js";
 
 export const task = "fill";
@@ -109,10 +110,10 @@ async function fillText(text, { remember = true } = {}) {
   asking.abort();
   asking = new AbortController();
   const { signal } = asking;
-  const slow = setTimeout(() => say("Filling …"), 300);
+  const answered = wait($("view-fill"), "Filling", say, asking);
   try {
     const { results: [result] } = await call("v1/fill", { ...options(), texts: [text], trajectory: true }, signal);
-    clearTimeout(slow);
+    answered();
     const model = models.find(({ name }) => name === $("model").value);
     shown = { ...result, text, kind: model.tokens, chosen: 0 };
     say(result.unknown.length ? `The model does not know ${result.unknown.map((word) => `“${word}”`).join(", ")}.` : "");
@@ -124,7 +125,7 @@ async function fillText(text, { remember = true } = {}) {
     say(error.message, true);
     if (error.field?.startsWith("texts")) for (const id of ["outcome", "blanks", "readings", "share"]) $(id).hidden = true;
   } finally {
-    clearTimeout(slow);
+    answered();
   }
 }
 
@@ -289,7 +290,17 @@ function showAlternatives(k, fills) {
     });
     return element("li", {}, button);
   });
-  document.querySelectorAll(".alternatives")[k]?.replaceChildren(...items);
+  const list = document.querySelectorAll(".alternatives")[k];
+  list?.replaceChildren(...items);
+  const written = shown.fills[shown.chosen].spans[k].trim();
+  const [first, better] = [fills[0], fills.find(({ log_prob }) => log_prob === best)].map(({ spans: [span] }) => span.trim());
+  if (list && better !== written) list.append(element("li", { class: "hint why" }, whyNot(better, written, first)));
+}
+
+/** Why words were written that are less probable than others: fills are ranked by probability per word, one after another. */
+function whyNot(better, written, first) {
+  if (first === written) return `“${better}” is more probable as a whole, being shorter; word for word, “${written}” is.`;
+  return `“${written}” was written when other words were not known yet; with them as they are, “${better}” is more probable.`;
 }
 
 function showReadings() {
@@ -300,6 +311,8 @@ function showReadings() {
     return element("li", {}, button);
   });
   $("readings").hidden = shown.fills.length < 2;
+  const most = Math.max(...shown.fills.map(({ log_prob }) => log_prob));
+  $("readings-why").hidden = shown.fills[0].log_prob === most;
   $("readings").querySelector("ol").replaceChildren(...items);
 }
 

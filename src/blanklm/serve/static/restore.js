@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
+import { wait } from "./waiting.js";
 
 export const task = "restore";
 export const title = "Restore";
@@ -80,7 +81,7 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
   if (remember && address() !== location.hash) history.pushState(null, "", address());
   asking.abort();
   asking = new AbortController();
-  const slow = setTimeout(() => say("Restoring …"), 300);
+  const answered = wait($("view-restore"), "Restoring", say, asking);
   try {
     const body = {
       texts: [text],
@@ -103,7 +104,7 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
     for (const id of ["restored", "gaps", "restore-written", "restore-share"]) $(id).hidden = true;
     shown = null;
   } finally {
-    clearTimeout(slow);
+    answered();
   }
 }
 

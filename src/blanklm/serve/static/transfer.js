@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
+import { wait } from "./waiting.js";
 
 export const task = "transfer";
 export const title = "Transfer";
@@ -83,11 +84,13 @@ async function rewrite(wanted, { remember = true } = {}) {
   if (remember && address(wanted) !== location.hash) history.pushState(null, "", address(wanted));
   asking.abort();
   asking = new AbortController();
-  const slow = setTimeout(() => say("Rewriting …"), 300);
+  const answered = wait($("view-transfer"), "Rewriting", say, asking);
   try {
     const body = { model: $("transfer-model").value, texts: [{ text, mask }], to, n: READINGS };
     const { results: [result] } = await call("v1/transfer", body, asking.signal);
     shown = { ...result, mask };
+    const { summary } = models.find(({ name }) => name === $("transfer-model").value);
+    $("transfer-about").textContent = summary ? `${summary}; on other texts it is often wrong.` : "";
     say(noteOn(result));
     showMarks();
     showRewrites();
@@ -100,7 +103,7 @@ async function rewrite(wanted, { remember = true } = {}) {
     say(error.message, true);
     if (shown?.input !== text) for (const id of ["marks", "rewrites", "transfer-share"]) $(id).hidden = true;
   } finally {
-    clearTimeout(slow);
+    answered();
   }
 }
 
