@@ -57,6 +57,15 @@ WRONG = [
     "It was ___[5-2].",
     "One ___.\nTwo 😀 ___[x].",
     "___[2",
+    "[MASK] was late",
+    "Only _ or __.",
+    "<extra_id_0> and <MASK>",
+    "snake_case_ is_no blank_here",
+    f"___[{'x' * 100}]",
+    "___['a'] ___",
+    """___['"\\]""",
+    "one\ttab ___[\t]",
+    "a" * 1_000_001,
     "___ " * 600,
     "___[510] and ___[9]",
 ]
@@ -146,3 +155,10 @@ def test_bad_input_gets_pythons_line(page, english):
         with pytest.raises(BlankLMError) as error:
             english.fill(text)
         assert answer["bad"] and answer["wrong"] == str(error.value), text
+
+
+def test_a_character_that_is_none_is_refused_as_in_python(page, english):
+    (answer,) = page.evaluate(f"() => ({FILL})([['😀 ' + String.fromCharCode(0xd83d) + ' ___'], 1])")
+    with pytest.raises(BlankLMError) as error:
+        english.fill("😀 \ud83d ___")
+    assert answer["wrong"] == str(error.value)

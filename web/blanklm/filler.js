@@ -35,11 +35,7 @@ export class Filler {
   }
 
   #canvasOf(template) {
-    const { pieces, blanks } = template, longest = this.config.max_length;
-    if (!blanks.length && !pieces.some((piece) => piece.trim())) {
-      throw new BlankLMError("the text is empty: write a text with ___ where words are missing");
-    }
-    if (!blanks.length) throw new BlankLMError("there is no blank in the text: write ___ where words are missing");
+    const { blanks } = template, longest = this.config.max_length;
     const canvas = this.tokenizer.encodeTemplate(template), taken = canvas.ids.length;
     if (taken > longest) {
       throw new BlankLMError(

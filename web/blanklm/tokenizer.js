@@ -52,9 +52,6 @@ export class Tokenizer {
   }
 
   encode(text) {
-    if (/\p{Surrogate}/u.test(text)) {
-      throw new BlankLMError("the text holds a character that is not valid Unicode: remove it");
-    }
     const parts = text.match(this.firstCut) ?? [];
     return parts.flatMap((part) => part.match(UNITS)).flatMap((unit) => this.#encodeUnit(unit));
   }
