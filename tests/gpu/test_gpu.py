@@ -57,7 +57,7 @@ def make_llama():
     """A BLM on the encoder of ``english``: shared keys and values, and rotations of its own."""
     torch.manual_seed(0)
     config = LlamaConfig(2, 4, 2, 32, 16, 64, longest=200, query_norm=True)
-    return BLM(BLMConfig(12, config, sides_hidden=16)).eval()
+    return BLM(BLMConfig(12, config, sides_hidden=16, max_length=200)).eval()
 
 
 def batch_for(model, longest):
