@@ -6,10 +6,14 @@ import pytest
 import torch
 
 from blanklm import BlankLM
+from blanklm.core.likelihood import bound, exact
 from blanklm.core.packing import Packing
+from blanklm.core.special import BLANK, PAD
 from blanklm.core.texts import Batch, pad
 from blanklm.models.attention import attend
+from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import Encoder, EncoderConfig
+from blanklm.models.llama import LlamaConfig
 from blanklm.paper.baselines.insertion import InsertionTransformer
 from blanklm.paper.baselines.left_to_right import LeftToRight
 from blanklm.paper.baselines.masked import Masked
@@ -17,7 +21,7 @@ from blanklm.training import checkpoint
 from blanklm.training.prepare import move
 from blanklm.training.run import TrainingConfig, train
 from tests.support import baselines, lblm
-from tests.support.models import make_blm
+from tests.support.models import make_blm, make_span_blm
 from tests.support.runs import corpus, new_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -29,12 +33,31 @@ WORDS_AND_SPANS = [
 ]
 MODELS = {
     "BLM": lambda: make_blm(spread=3.0),
+    "span BLM": lambda: make_span_model(),
+    "BLM on Llama": lambda: make_llama(),
     "L-BLM": lambda: lblm.make("lblm", spread=3.0),
     "mixed L-BLM": lambda: lblm.make("mixed", spread=3.0),
     "insertion": lambda: baselines.make(InsertionTransformer),
     "left-to-right": lambda: baselines.make(LeftToRight),
     "masked": lambda: baselines.make(Masked),
 }
+
+
+def make_span_model():
+    """A span BLM whose distributions are no sharper than those of the others, so that the same tolerances do."""
+    model = make_span_blm()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3 / 8)
+    return model
+
+
+def make_llama():
+    """A BLM on the encoder of ``english``: shared keys and values, and rotations of its own."""
+    torch.manual_seed(0)
+    config = LlamaConfig(2, 4, 2, 32, 16, 64, longest=200, query_norm=True)
+    return BLM(BLMConfig(12, config, sides_hidden=16, max_length=200)).eval()
 
 
 def batch_for(model, longest):
@@ -93,7 +116,7 @@ def test_losses_equal_those_of_the_cpu(name, longest):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BLM", "L-BLM", "left-to-right"])
+@pytest.mark.parametrize("name", ["BLM", "span BLM", "BLM on Llama", "L-BLM", "left-to-right"])
 def test_compiled_parts_have_the_loss_and_the_gradients_of_the_eager_ones(name):
     eager, compiled = (MODELS[name]().to(GPU).train() for _ in range(2))
     compiled.compile_parts()
@@ -107,6 +130,41 @@ def test_compiled_parts_have_the_loss_and_the_gradients_of_the_eager_ones(name):
         if expected.grad is not None:
             scale = float(expected.grad.abs().max())
             torch.testing.assert_close(parameter.grad, expected.grad, atol=1e-3 * scale + 1e-4, rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_compiled_parts_over_packed_sequences_in_bf16_have_the_loss_of_the_cpu():
+    """As in training: compiled layers, sequences end to end, the kernel of packed attention."""
+    model = make_blm(spread=3.0)
+    batch = batch_for(model, 100)
+    plain = float(model.loss(model.prepare(batch)).detach().sum())
+    model.to(GPU).train().compile_parts()
+    with torch.autocast(GPU, torch.bfloat16):
+        loss = model.loss(model.prepare(on_gpu(batch))).float().sum()
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(plain, rel=0.05)
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_likelihoods_equal_those_of_the_cpu():
+    text = [5, 9, 5, 7, 11]
+    model = make_blm(spread=3.0)
+    plain = exact(model, text), bound(model, [text], 8, seed=1)
+    model.to(GPU)
+    fast = exact(model, text), bound(model, [text], 8, seed=1)
+    assert fast[0] == pytest.approx(plain[0], abs=1e-2)
+    assert fast[1] == pytest.approx(plain[1], abs=1e-2)
+
+
+@torch.inference_mode()
+def test_the_scores_of_a_restorer_equal_those_of_the_cpu():
+    model = lblm.make("mixed", spread=3.0)
+    tokens = torch.tensor([[4, 5, BLANK, BLANK, 4], [5, BLANK, 4, PAD, PAD]])
+    lengths = torch.tensor([5, 3])
+    plain = model.score_positions(tokens, lengths, tokens == BLANK)
+    model.to(GPU)
+    fast = model.score_positions(tokens.to(GPU), lengths.to(GPU), tokens.to(GPU) == BLANK)
+    torch.testing.assert_close(fast.log_p_word.cpu(), plain.log_p_word, atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize("options", WORDS_AND_SPANS, ids=str)
