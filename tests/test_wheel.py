@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,11 +132,21 @@ def test_the_wheel_has_every_file_of_the_source_tree_and_nothing_else(wheel: Whe
 
 
 def test_the_licence_files_are_in_the_metadata(wheel: Wheel):
-    assert wheel.metadata()["License-Expression"] == "Apache-2.0"
+    assert wheel.metadata()["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0"
     assert set(wheel.metadata().get_all("License-File")) == {"LICENSE", "NOTICE"}
     for name in ("LICENSE", "NOTICE"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert text.strip() and wheel.read(f"licenses/{name}") == text
+
+
+def test_the_notice_has_an_entry_for_every_model_and_every_folder_of_data():
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:src|tests)/[\w/.-]+\w", notice))
+    assert not [name for name in named if not (ROOT / name).exists()]
+    for model in MODELS:
+        *_, name = model.split("/")
+        assert f"src/{model}" in named or f"and {name} " in notice, name
+    assert {"src/blanklm/restoration/formulae", "tests/fixtures/yelp-words"} <= named
 
 
 def test_the_command_is_declared(wheel: Wheel):

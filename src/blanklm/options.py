@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from blanklm.errors import OptionError
+from blanklm.errors import OptionError, shortened
 
 ScoreMethod = Literal["exact", "monte-carlo", "bound"]  # how ``score`` finds log p
 Blanks = Literal["words", "spans"]  # what blanks stand for: words hidden one by one, or spans as people leave them
@@ -86,8 +86,8 @@ def check_number(
 ) -> None:
     """Refuse what is no number, or out of its range."""
     kind = Integral if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
-        raise OptionError(name, f"{name} must be a {'whole ' * whole}number, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, kind) or not -math.inf < value < math.inf:
+        raise OptionError(name, f"{name} must be a {'whole ' * whole}number, not {shortened(repr(value))}")
     bounds = (
         (ge, "0 or more" if ge == 0 else f"at least {ge}", lambda bound: value >= bound),
         (gt, f"above {gt}", lambda bound: value > bound),
@@ -96,4 +96,4 @@ def check_number(
     )
     for bound, said, holds in bounds:
         if bound is not None and not holds(bound):
-            raise OptionError(name, f"{name} must be {said}, not {value}")
+            raise OptionError(name, f"{name} must be {said}, not {shortened(str(value))}")

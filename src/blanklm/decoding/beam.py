@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from blanklm.decoding.scores import Candidate, best_candidates, views
 from blanklm.errors import ConstraintError
 
 RETRY_BEAM = 16  # how hard to look for a fill when constraints lead a narrower search into a dead end
+DEEP_PASSES = 64  # over RETRY_BEAM drafts each, of the last resort
 
 
 def search_beams(
@@ -44,9 +46,36 @@ def search_beams(
     if stuck and beam < RETRY_BEAM:
         retried = iter(search_beams(policy, [search.text for search in stuck], RETRY_BEAM, n, order, length_penalty))
         return [next(retried) if search.stuck else search.best() for search in searches]
-    if stuck:
-        raise ConstraintError("no fill was found that meets the constraints: relax them, or search with a wider beam")
-    return [search.best() for search in searches]
+    deeply = iter([_search_deeply(policy, search.text) for search in stuck])
+    return [next(deeply) if search.stuck else search.best() for search in searches]
+
+
+def _search_deeply(policy: Scorer, text: Request) -> list[Draft]:
+    """A finished draft of a text whose every beam ends in a dead end: go back, and choose otherwise.
+
+    Limited discrepancy search: drafts are taken by how often, and by how much, they did not take the most probable
+    action; those that never did come first. So an early choice is soon taken back, whatever hangs on it.
+    """
+    first = text.first_draft()
+    heap: list[tuple[int, int, int, Draft]] = [(0, 0, 0, first)]
+    seen = {first.key}
+    for _ in range(DEEP_PASSES):
+        group = [heappop(heap) for _ in range(min(RETRY_BEAM, len(heap)))]
+        if not group:
+            break
+        if text.given_up(lambda group=group: group[0][-1]):  # type: ignore[misc]  # bound now
+            return []
+        drafts = [(text, draft) for *_, draft in group]
+        found = best_candidates(policy, drafts, RETRY_BEAM, "left-to-right")
+        for (others, _, _, draft), candidates in zip(group, found, strict=True):
+            for rank, c in enumerate(candidates):
+                reached = text.rules.advance(draft, c.open_blank, c.token, c.side, c.log_prob)
+                if reached.finished:
+                    return [reached]
+                if reached.key not in seen:
+                    seen.add(reached.key)
+                    heappush(heap, (others + rank, -reached.steps, len(seen), reached))
+    raise ConstraintError("no fill was found that meets the constraints: relax them, or lengthen the blanks")
 
 
 class _Beam:

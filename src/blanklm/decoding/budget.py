@@ -199,8 +199,10 @@ class Rules:
             return math.inf  # tokens are the unit of length
         phrases = sum(len(phrase.tokens) for phrase in rule.required)
         if rule.max < math.inf:
-            return TOKENS_IN_WORD * rule.max + phrases
-        return max(self.longest_span, TOKENS_IN_WORD * rule.min + phrases)
+            return math.inf if rule.only else TOKENS_IN_WORD * rule.max + phrases  # allowed words end by themselves
+        # Every word may be the longest that is allowed, and ``growth`` takes one that is begun for a whole one.
+        in_word = max(TOKENS_IN_WORD, 2 * rule.longest_only)
+        return max(self.longest_span, in_word * rule.min + phrases)
 
     def _leads(self, draft: Draft, position: int) -> bool:
         """Whether a BPE blank is the leftmost of its span, where the first token will stand."""

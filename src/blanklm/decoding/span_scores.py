@@ -112,7 +112,8 @@ def _kinds_allowed(task: Task, writing: Writing, tokenizer: Tokenizer) -> list[b
     at = draft.leftmost
     leads = at == 0 or draft.origins[at - 1] != draft.origins[at]
     starts = bool(writing.words or writing.spare) and not writing.after_space and (not leads or span.starts_word)
-    continues = writing.parts < PARTS and (not leads or not span.starts_word)
+    parts = max(PARTS, *(rule.longest_only for rule in span.rules))
+    continues = writing.parts < parts and (not leads or not span.starts_word)
     return [False, starts, continues or not starts, starts]
 
 
