@@ -9,6 +9,7 @@ from tests.support.serving import client_of, served
 
 CANVAS = "The ___ sat on the ___."
 OPTIONS = [["cat", "old man"], ["mat", "moon"]]
+PATIENCE = 60_000  # milliseconds, on a busy machine
 SLIPS = "The goverment has anounced a new polcy."
 
 
@@ -19,7 +20,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def client(small):
-    with client_of(small, Limits(canvases=3000, texts=8)) as client:
+    with client_of(small, Limits(canvases=3000, texts=8, deadline=600)) as client:
         yield client
 
 
@@ -86,16 +87,17 @@ def test_edits_are_accepted_or_refused_one_by_one(browser, url):
     page.get_by_label("A text with slips").fill(f"𝔄 {SLIPS}")
     page.get_by_role("button", name="Repair").click()
     repaired = page.locator("#repaired")
-    expect(repaired).to_have_text("𝔄 The government has announced a new policy.")
+    mended = "𝔄 The government has announced a new policy."
+    expect(repaired).to_have_text(mended, timeout=PATIENCE)
     page.get_by_role("button", name="goverment becomes government: spelling").click()
     expect(repaired).to_have_text("𝔄 The goverment has announced a new policy.")
     page.get_by_role("button", name="Refuse all").click()
     expect(repaired).to_have_text(f"𝔄 {SLIPS}")
     page.get_by_role("button", name="Accept all").click()
-    expect(repaired).to_have_text("𝔄 The government has announced a new policy.")
-    expect(page.locator("#repair-map .word").nth(2)).to_have_text("goverment")
+    expect(repaired).to_have_text(mended)
+    expect(page.locator("#repair-map .word").nth(2)).to_have_text("goverment", timeout=PATIENCE)
     expect(page.locator("#repair-map .word").nth(2)).to_have_class("word filled sure-0")
     page.reload()  # the address holds the text
-    expect(repaired).to_have_text("𝔄 The government has announced a new policy.")
+    expect(repaired).to_have_text(mended, timeout=PATIENCE)
     assert not said
     page.close()
