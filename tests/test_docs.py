@@ -176,3 +176,13 @@ def test_the_constraints_pin_every_direct_dependency():
 def test_every_plot_script_is_importable(plot):
     spec = importlib.util.spec_from_file_location(plot.stem, plot)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_its_assertions_hold():
+    cells = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    assert names["repaired"].changed

@@ -50,7 +50,7 @@ def help_along(body):
         body.pop("constraints", None)
 
 
-POSTED = [("POST", f"/v1/{task}") for task in ("fill", "sample", "score", "transfer")]
+POSTED = [("POST", f"/v1/{task}") for task in ("fill", "sample", "choose", "score", "words", "repair", "transfer")]
 GOT = [("GET", "/v1/models"), ("GET", "/healthz"), ("GET", "/readyz")]  # there is nothing to get wrong
 TRIALS = [(*endpoint, GenerationMode.POSITIVE) for endpoint in POSTED + GOT]
 TRIALS += [(*endpoint, GenerationMode.NEGATIVE) for endpoint in POSTED]

@@ -52,7 +52,7 @@ class Masks:
         """The most probable words for a mask (from 0), and their probabilities as the only word there."""
         found: list[_Part] = []
         begun = [_Part((), 0.0, 0.0)]
-        for _ in range(LONGEST_WORD if self.spans else 1):
+        for _ in range(LONGEST_WORD if self.spans and self.tokenizer.words_have_parts else 1):
             fresh = [part for parts in self._following(mask, begun, 4 * top_k + 32) for part in parts]
             found = sorted(found + fresh, key=lambda part: -part.log_p)
             least = found[top_k - 1].log_p if len(found) >= top_k else float("-inf")
@@ -104,9 +104,11 @@ class Masks:
             sides = torch.stack([scores.log_p_sides(row.expand(len(every)), every)[:, 0] for row in rows])
             log_p = (log_p + sides).log_softmax(1)  # of words that stand alone
         for r, part in enumerate(begun):
-            allowed = log_p[r].masked_fill(~self._allowed(mask, bool(part.ids)).to(ids.device), float("-inf"))
-            best = torch.tensor([token], device=ids.device) if token is not None else allowed.topk(count).indices
-            own = log_p[r][best].double()
+            open_to = log_p[r]
+            if token is None:
+                open_to = open_to.masked_fill(~self._allowed(mask, bool(part.ids)).to(ids.device), float("-inf"))
+            best = torch.tensor([token], device=ids.device) if token is not None else open_to.topk(count).indices
+            own = open_to[best].double()
             ends, goes_on = torch.zeros_like(own), torch.full_like(own, float("-inf"))
             if self.spans:
                 ends, goes_on = scores.log_p_more(rows[r].expand(len(best)), best).double().unbind(1)

@@ -14,7 +14,7 @@ from blanklm.core.tokenizer import Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 LONG = 7  # letters of words that are compared so
-COMMONER = 200
+COMMONER = 100  # times a word may be rarer than one beside it
 MOST_ALIKE = 12  # words of like spelling that are tried
 RARE = 40  # words of so few in the corpus may be misspellings that many make
 # Words of one family, or often mistaken for each other, that spelling does not connect.

@@ -24,7 +24,7 @@ MISSING = 0.5  # a short word that is not there
 SWAPPED = 0.5
 SPACED = 4.0  # a space too many or too few
 NAME = 9.0  # more for a capital within a sentence
-RARE_PART = {1: 1000, 2: 100, 3: 10, 4: 1}  # by letters: the short parts of a word must be common words
+RARE_PART = {1: 500, 2: 100, 3: 10, 4: 1}  # by letters: the short parts of a word must be common words
 TWICE = frozenset(["had", "that", "very", "so", "no", "yes", "bye", "ha", "really", "many", "long", "far"])
 _MISREAD = re.compile(r"(?=.*[015])(?!\d+(?:st|nd|rd|th|s|k|m|am|pm|[a-z])$)[A-Za-z015]+", re.ASCII)
 _SHORT = """a an the of to in on at by for from with as is are was were be been am has have had do does did not and or

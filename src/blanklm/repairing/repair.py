@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -69,7 +70,7 @@ class Repairer:
 
     def repair(self, original: str) -> Repair:
         text, log = original, list[tuple[str, _Weighed]]()
-        allowed = max(1, int(self.options.most * sum(unit.is_word for unit in units_of(original))))
+        allowed = math.ceil(self.options.most * sum(unit.is_word for unit in units_of(original)))
         for _ in range(self.options.rounds):
             units = units_of(text)
             chosen = self._best(text, units)[: allowed - len(log)]
