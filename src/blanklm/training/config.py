@@ -35,7 +35,7 @@ class TrainingConfig:
     canvases: int = 1  # of each text, side by side in its batch
     ema: float = option(0.0, "Keep an exponential moving average of the weights with this decay; 0: off.")
     evaluate_every: int = option(500, "Steps between evaluations on the validation texts.")
-    save_every: int = option(500, "Steps between saved states, which a run resumes from; a minute is the longest.")
+    save_every: int = option(500, "Steps between saved states; one is also saved every minute.")
     log_every: int = 20
     patience: int = option(0, "Stop after this many evaluations without a better bound; 0: never.")
     seed: int = option(0, "Seed of the initial weights, the batches and the dropout.")
@@ -102,8 +102,8 @@ DECIDED = ("steps", "tokens_per_batch", "optimizer", "learning_rate", "warmup") 
 class FitOptions:
     """How to make a model for the texts, and what of its training depends on that."""
 
-    minutes: float | None = option(None, "Time to train for: 10 by default, or as long as --steps takes.")
-    steps: int | None = option(None, "Number of updates: by default 30 passes over the texts, if the time is enough.")
+    minutes: float | None = option(None, "Minutes to train: 10 by default, or as long as --steps takes.")
+    steps: int | None = option(None, "Number of updates: by default 30 passes over the texts, if time allows.")
     start: str | None = option(
         None,
         "Start from this model: a bundled one, a folder or a Hub id; scratch: from none. By default english-small "
@@ -120,7 +120,7 @@ class FitOptions:
         None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all."
     )
     vocabulary: int = option(30_000, "Maximum size of the vocabulary.")
-    min_count: int = option(1, "Words that are rarer than this become unknown.")
+    min_count: int = option(1, "Rarer words become unknown.")
     lowercase: bool = option(False, "Lowercase all texts.")
     blanks: TrainedBlanks | None = option(
         None, "What blanks hide: words at random, as in the paper, spans, or both: by default both for natural text."

@@ -41,7 +41,7 @@ class Weights:
 class TransferOptions:
     """How ``rewrite`` masks, samples and ranks; ``contrast`` None: as the model was loaded."""
 
-    n: int = option(1, "How many rewrites of each text, best first.", "--n", "-n", ge=1)
+    n: int = option(1, "How many rewrites per text, best first.", "--n", "-n", ge=1)
     samples: int = option(SAMPLES, "How many times each mask is filled, to choose from.", ge=1)
     content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
     fluency: float = option(Weights.fluency, "Weight of the writer's own probability, in ranking.", ge=0, le=1000)
