@@ -49,6 +49,7 @@ class TransferOptions:
     try_smaller_masks: bool = option(
         False, "Also try to replace fewer of the marked words.", "--try-smaller-masks", "--fewer"
     )
+    abstain: bool = option(False, "Leave a text as it is where neither its style nor any rewrite is convincing.")
     temperature: float = option(TEMPERATURE, "Below 1: safer; above 1: wilder.", gt=0, le=100)
     contrast: float | None = option(
         None,
