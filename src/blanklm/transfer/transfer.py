@@ -188,7 +188,9 @@ class Transfer:
 
         ``mask``: words or phrases to replace, instead of those the classifier marks. ``settings`` are those of
         ``TransferOptions``: n, samples, temperature, contrast, content, fluency, repetition, try_smaller_masks,
-        abstain, seed; ``weights`` sets the three weights at once. The samples of a text depend on the seed and on its number: its
+        abstain, seed; ``weights`` sets the three weights at once.
+
+        The samples of a text depend on the seed and on its number: its
         place in the list, unless ``numbers`` says otherwise. ``wanted`` is called now and then for each text; if it
         returns False, the text is given up and its result is None.
         """
