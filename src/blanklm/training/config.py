@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that ``blanklm train --help`` is quick.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
@@ -173,7 +174,8 @@ class FitOptions:
         if steps is None:
             epoch = config.steps // EPOCHS if tokens is None else tokens // batch + 1
             steps, evaluate_every = max(200, EPOCHS * epoch), min(evaluate_every, max(25, epoch))
-        minutes = self.minutes or (MINUTES if self.steps is None else 0.0)
+        one_process = os.environ.get("WORLD_SIZE", "1") == "1"  # several would not stop at the same step
+        minutes = self.minutes or (MINUTES if self.steps is None and one_process else 0.0)
         optimizer = self.optimizer or ("adamw" if started or self.backbone else "muon")
         rate = self.learning_rate
         if rate is None:
