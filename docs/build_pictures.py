@@ -34,12 +34,13 @@ class Picture:
     seen: str  # the region that shows the answer
     look: dict[str, Any] = field(default_factory=dict)
     step_back: bool = False
+    scrolled: bool = False  # to the answer
 
 
 PICTURES = {
     "light": Picture(820, 1330, {"text": TEXT}, "Filled"),
     "dark": Picture(820, 1180, {"text": TEXT}, "Filled", {"color_scheme": "dark"}, step_back=True),
-    "phone": Picture(390, 844, {"text": TEXT}, "Filled", {"device_scale_factor": 1.5}),
+    "phone": Picture(390, 844, {"text": TEXT}, "Filled", {"device_scale_factor": 1.5}, scrolled=True),
     "restore": Picture(820, 1180, {"view": "restore", "text": DAMAGED}, "Restored"),
     "transfer": Picture(820, 1020, {"view": "transfer"}, "Rewritten"),
 }
@@ -69,6 +70,8 @@ def take(page: Page, address: str, name: str, picture: Picture) -> None:
         expect(page.locator(".alternatives button")).not_to_have_count(0, timeout=CLEAR)
     if picture.step_back:
         page.get_by_role("slider", name="Step").press("ArrowLeft")
+    if picture.scrolled:
+        page.get_by_role("region", name=picture.seen, exact=True).evaluate("region => region.scrollIntoView()")
     taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     taken.quantize(256).save(HERE / f"page-{name}.png", optimize=True)  # a third of the size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Sequence
 from dataclasses import fields
 from os import PathLike
@@ -65,7 +66,7 @@ def fit_texts(
         return None if name == SCRATCH else checkpoint.load(pretrained.locate(name))
 
     fitted = fit_folder(texts, out, options, config, valid, resume, show_progress, find_start)
-    if show_progress:
+    if show_progress and os.environ.get("RANK", "0") == "0":
         for line in compare(fitted.held_out, out, fitted.started_from):
             say(line)
 

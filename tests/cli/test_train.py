@@ -6,6 +6,9 @@ import math
 import pytest
 
 from blanklm.training import checkpoint
+from blanklm.training.config import TrainingConfig
+from blanklm.training.run import Run
+from tests.support.runs import corpus, new_model
 
 
 def test_train_then_fill(blanklm, tmp_path):
@@ -72,3 +75,12 @@ def test_train_from_disk(blanklm, tmp_path):
     assert blanklm("fill", "the ___ was good", "--model", tmp_path / "run", "--max", 2)[0] == 0
     code, _, err = blanklm("train", f"{tmp_path}/*.none", "--out", tmp_path / "x")
     assert code == 1 and "no file matches" in err
+
+
+def test_a_command_says_that_the_weights_it_uses_are_not_trained_yet(blanklm, tmp_path):
+    tokenizer, texts = corpus()
+    Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=1), tmp_path, None).begin()
+    code, out, err = blanklm("fill", "the ___[1] was good", "--model", tmp_path)
+    assert (
+        code == 0 and len(out) == 1 and err.startswith(f"warning: {tmp_path} holds weights that have not been trained")
+    )

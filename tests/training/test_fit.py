@@ -207,6 +207,12 @@ def test_steps_follow_from_the_corpus_and_the_time(options, tokens, steps, batch
     assert (config.steps, config.tokens_per_batch, config.seconds) == (steps, batch, seconds)
 
 
+def test_several_processes_have_no_clock_unless_it_is_asked_for(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert FitOptions().complete(TrainingConfig(), 35_000).seconds == 0
+    assert FitOptions(minutes=1).complete(TrainingConfig(), 35_000).seconds == 60
+
+
 def test_without_options_both_classes_have_their_defaults():
     assert parse_options({}) == (FitOptions(), TrainingConfig())
 

@@ -65,7 +65,7 @@ def info(
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="A corpus; none: list them all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A corpus; by default all are listed.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check the files against their checksums.")] = False,
     as_json: Json = False,
 ) -> None:

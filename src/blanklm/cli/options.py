@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 STARTED = Reading.now()  # when the command did
 TELL_AFTER = 2.0  # seconds
 
-Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks. None: read --file or standard input.")]
-WholeTexts = Annotated[list[str] | None, typer.Argument(help="Whole texts. None: read --file or standard input.")]
+Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks; by default from --file or standard input.")]
+WholeTexts = Annotated[list[str] | None, typer.Argument(help="Whole texts; by default from --file or standard input.")]
 File = Annotated[
     Path | None,
-    typer.Option("--file", "-f", help="One text per line, or .jsonl; may be .xz, .gz, .bz2, .zst. -: standard input."),
+    typer.Option("--file", "-f", help="One text per line, or .jsonl; may be .xz, .gz, .bz2, .zst; -: standard input."),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundled model, a folder or a Hugging Face Hub id.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; the GPU by default where there is one.")]

@@ -18,12 +18,14 @@ from blanklm.restoration.options import RestoreOptions
 @expanded
 def restore(
     text: Annotated[
-        str | None, typer.Argument(help="A damaged text, Leiden or EpiDoc. None: read --file or standard input.")
+        str | None,
+        typer.Argument(help="A damaged text, Leiden or EpiDoc; by default from --file or standard input."),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with one text. -: standard input.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="A file with one text; -: standard input.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file for the restored text.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="By default the bundled model of the language.")
+        str | None,
+        typer.Option("--model", "-m", help="By default the bundled model for the language."),
     ] = None,
     *,
     options: RestoreOptions,

@@ -27,7 +27,7 @@ def transfer(
     to: Annotated[str | None, typer.Option(help="The style to write in, such as negative or positive.")] = None,
     mask: Annotated[
         list[str] | None,
-        typer.Option(help="A word or phrase to replace; may be repeated. None: found by attention."),
+        typer.Option(help="A word or phrase to replace; may be repeated; by default found by attention."),
     ] = None,
     show_mask: Annotated[
         bool, typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that.")

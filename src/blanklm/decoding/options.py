@@ -27,13 +27,11 @@ WIDEST = 1_000_000  # drafts; wider beams are slips
 class FillOptions:
     """How ``fill`` searches."""
 
-    n: int = option(
-        1, "How many fills of each text, best first. The search is at least so wide.", "--n", "-n", ge=1, le=WIDEST
-    )
+    n: int = option(1, "How many fills per text, best first; the beam is at least as wide.", "--n", "-n", ge=1)
     beam: int = option(1, "How many drafts the search keeps: 1 is fastest, more finds better fills.", ge=1, le=WIDEST)
     order: Order | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("confident"))
-    length_penalty: float = option(0.0, "Rank by log p / steps^this.", ge=-10, le=10)
-    threshold: float = option(0.0, "With parallel: how probable an action must be to be taken.", ge=0, le=1)
+    length_penalty: float = option(0.0, "Rank fills by log p / steps to this power; 0: by log p.", ge=-10, le=10)
+    threshold: float = option(0.0, "With --order parallel: the least probability of a word to be written.", ge=0, le=1)
     blanks: Blanks | None = option(None, BLANKS_HELP)
 
     def __post_init__(self) -> None:
@@ -55,7 +53,7 @@ class FillOptions:
 class SampleOptions:
     """How ``sample`` draws. The temperature applies to every choice, top-k and top-p to words."""
 
-    n: int = option(1, "How many samples of each text.", "--n", "-n", ge=1, le=100_000)
+    n: int = option(1, "How many samples per text.", "--n", "-n", ge=1, le=100_000)
     temperature: float = option(1.0, "Below 1: safer; above 1: wilder.", gt=0, le=100)
     top_k: int = option(0, "Draw from the k most probable words; 0: from all.", ge=0, le=1_000_000)
     top_p: float = option(1.0, "Draw from the fewest words that hold this probability.", gt=0, le=1)

@@ -16,12 +16,12 @@ Count = Literal["characters", "letters"]
 class RestoreOptions:
     notation: Notation | None = option(None, "Detected by default.")
     language: Language | None = option(None, "Detected from the letters by default.")
-    top: int = option(20, "How many restorations of each gap, best first.", "--top", "-n", ge=1, le=1000)
+    top: int = option(20, "How many restorations per gap, best first.", "--top", "-n", ge=1, le=1000)
     abstain_below: float = option(0.05, "Leave a gap as it is if nothing is as probable as this.", ge=0, le=1)
     min_confidence: float = option(
         0.0, "Leave characters lost that are less probable than this.", "--min-confidence", "--sure", ge=0, le=1
     )
-    parallels: int = option(3, "How many parallels for each gap.", ge=0, le=20)
+    parallels: int = option(3, "How many parallels per gap.", ge=0, le=20)
     count: Count = option("characters", "What lengths count: all characters, or letters only (no spaces).")
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that ``blanklm train --help`` is quick.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -37,9 +38,7 @@ class TrainingConfig:
     canvases: int = setting(1, ge=1, le=1000)  # of each text, side by side in its batch
     ema: float = option(0.0, "Keep an exponential moving average of the weights with this decay; 0: off.", ge=0, lt=1)
     evaluate_every: int = option(500, "Steps between evaluations on the validation texts.", ge=1, le=MANY)
-    save_every: int = option(
-        500, "Steps between saved states, which a run resumes from; a minute is the longest.", ge=1, le=MANY
-    )
+    save_every: int = option(500, "Steps between saved states; one is also saved every minute.", ge=1, le=MANY)
     log_every: int = setting(20, ge=1, le=MANY)
     patience: int = option(0, "Stop after this many evaluations without a better bound; 0: never.", ge=0, le=MANY)
     seed: int = option(0, "Seed of the initial weights, the batches and the dropout.", ge=0, lt=2**31)
@@ -94,10 +93,10 @@ class FitOptions:
     """How to make a model for the texts, and what of its training depends on that."""
 
     minutes: float | None = option(
-        None, "Time to train for: 10 by default, or as long as --steps takes.", gt=0, le=10_000_000
+        None, "Minutes to train: 10 by default, or as long as --steps takes.", gt=0, le=10_000_000
     )
     steps: int | None = option(
-        None, "Number of updates: by default 30 passes over the texts, if the time is enough.", ge=1, le=MANY
+        None, "Number of updates: by default 30 passes over the texts, if time allows.", ge=1, le=MANY
     )
     start: str | None = option(
         None,
@@ -115,7 +114,7 @@ class FitOptions:
         None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all.", ge=0, le=MANY
     )
     vocabulary: int = option(30_000, "Maximum size of the vocabulary.", ge=1, le=10_000_000)
-    min_count: int = option(1, "Words that are rarer than this become unknown.", ge=1, le=MANY)
+    min_count: int = option(1, "Rarer words become unknown.", ge=1, le=MANY)
     lowercase: bool = option(False, "Lowercase all texts.")
     blanks: TrainedBlanks | None = option(
         None, "What blanks hide: words at random, as in the paper, spans, or both: by default both for natural text."
@@ -165,7 +164,8 @@ class FitOptions:
         if steps is None:
             epoch = config.steps // EPOCHS if tokens is None else tokens // batch + 1
             steps, evaluate_every = max(200, EPOCHS * epoch), min(evaluate_every, max(25, epoch))
-        minutes = self.minutes or (MINUTES if self.steps is None else 0.0)
+        one_process = os.environ.get("WORLD_SIZE", "1") == "1"  # several would not stop at the same step
+        minutes = self.minutes or (MINUTES if self.steps is None and one_process else 0.0)
         optimizer = self.optimizer or ("adamw" if started or self.backbone else "muon")
         rate = self.learning_rate
         if rate is None:

@@ -41,7 +41,7 @@ class Weights:
 class TransferOptions:
     """How ``rewrite`` masks, samples and ranks; ``contrast`` None: as the model was loaded."""
 
-    n: int = option(1, "How many rewrites of each text, best first.", "--n", "-n", ge=1, le=10_000)
+    n: int = option(1, "How many rewrites per text, best first.", "--n", "-n", ge=1)
     samples: int = option(SAMPLES, "How many times each mask is filled, to choose from.", ge=1, le=10_000)
     content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
     fluency: float = option(Weights.fluency, "Weight of the writer's own probability, in ranking.", ge=0, le=1000)
@@ -49,6 +49,7 @@ class TransferOptions:
     try_smaller_masks: bool = option(
         False, "Also try to replace fewer of the marked words.", "--try-smaller-masks", "--fewer"
     )
+    abstain: bool = option(False, "Leave a text as it is where neither its style nor any rewrite is convincing.")
     temperature: float = option(TEMPERATURE, "Below 1: safer; above 1: wilder.", gt=0, le=100)
     contrast: float | None = option(
         None,

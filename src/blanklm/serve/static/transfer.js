@@ -86,7 +86,7 @@ async function rewrite(wanted, { remember = true } = {}) {
   asking = new AbortController();
   const answered = wait($("view-transfer"), "Rewriting", say, asking);
   try {
-    const body = { model: $("transfer-model").value, texts: [{ text, mask }], to, n: READINGS };
+    const body = { model: $("transfer-model").value, texts: [{ text, mask }], to, n: READINGS, abstain: mask === null };
     const { results: [result] } = await call("v1/transfer", body, asking.signal);
     shown = { ...result, mask };
     const { summary } = models.find(({ name }) => name === $("transfer-model").value);
@@ -107,7 +107,10 @@ async function rewrite(wanted, { remember = true } = {}) {
   }
 }
 
-function noteOn({ reads_as: { style, p }, to, unknown, rewrites }) {
+function noteOn({ input, reads_as: { style, p }, to, unknown, rewrites }) {
+  if (rewrites[0].text === input && rewrites[0].parts.length === 1) {
+    return "Left as it is: neither a style of it nor a rewrite is convincing. To have words replaced all the same, choose them below.";
+  }
   let already = style === to ? `The text reads as ${style} already (${percent(p)}). ` : "";
   if (!already && rewrites[0].style < 0.5) already = `Nothing was found that reads as ${to}: mark other words. `;
   const words = unknown.map((word) => `“${word}”`).join(", ");
