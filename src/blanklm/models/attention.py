@@ -115,10 +115,12 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
         return _scaled_dot_product(q, k, v, causal=causal).transpose(1, 2).flatten(0, 1)
     waste = batch * longest**2 - int(packing.lengths.square().sum())  # pairs of symbols of which one is padding
     if waste * q[0].numel() > batch * A_CALL:
-        parts = (part.split(packing.lengths.tolist()) for part in (q, k, v))
-        apart = ((part[None].transpose(1, 2) for part in one) for one in zip(*parts, strict=True))  # [1, H, l, d/H]
-        attended = [_scaled_dot_product(*one, causal=causal) for one in apart]
-        return torch.cat([one.transpose(1, 2).squeeze(0) for one in attended])
+        lengths = packing.lengths.tolist()
+        parts = zip(
+            *(part.transpose(0, 1)[None].split(lengths, 2) for part in (q, k, v)), strict=True
+        )  # [1, H, l, d/H]
+        apart = [_scaled_dot_product(*of_one, causal=causal) for of_one in parts]
+        return torch.cat(apart, 2).squeeze(0).transpose(0, 1)
     q, k, v = (packing.padded(part).transpose(1, 2) for part in (q, k, v))  # each [B, H, L, d/H]
     column = torch.arange(longest, device=q.device)
     inside = column < packing.lengths[:, None]  # [B, L]
@@ -129,7 +131,7 @@ def _attend_padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bo
     return attended.transpose(1, 2)[packing.sequence, packing.position]
 
 
-def _scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+def _scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
     """[B, H, n, d/H]; keys and values [B, G, L, d/H] may have fewer heads, each shared by H / G of the queries."""
     grouped = q.shape[1] != k.shape[1]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=grouped)

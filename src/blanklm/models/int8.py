@@ -37,6 +37,8 @@ READ_TO_BALANCE = 32  # random tokens that show which channels are large
 class Int8Matrix(nn.Module):
     """W [N, K] of a linear layer, in 8 bits, with its bias in float32."""
 
+    bias: Tensor | None
+
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
         self.parameter_count = weight.numel() + (0 if bias is None else bias.numel())
@@ -218,8 +220,8 @@ def balance(model: Any) -> None:
             norms, width = (layer.attention_norm, layer.feedforward_norm), len(by["attention_out"])
             for norm, reader in zip(norms, ("queries_keys_values", "feedforward_in"), strict=True):
                 _move(by[reader], (norm.weight, norm.bias), getattr(layer, reader))
-            qkv = layer.queries_keys_values
-            _move(by["attention_out"], (qkv.weight[-width:], qkv.bias[-width:]), layer.attention_out)
+            fused = layer.queries_keys_values
+            _move(by["attention_out"], (fused.weight[-width:], fused.bias[-width:]), layer.attention_out)
 
 
 def _move(by: Tensor, writers: Iterable[Tensor | None], *readers: nn.Linear) -> None:
