@@ -43,7 +43,8 @@ def option_fields(options: Any) -> list[Field[Any]]:
 
 def check_options(options: Any, error: Callable[[str, str], Exception] = OptionError) -> None:
     """Raise the ``error`` (name, message) of the first field that has a value it cannot have."""
-    kinds = _kinds(type(options))
+    product: Any = type(options)
+    kinds = _kinds(product)
     for entry in fields(options):
         value, (choices, number, may_be_none) = getattr(options, entry.name), kinds[entry.name]
         if value is None and may_be_none:
@@ -58,7 +59,7 @@ def check_options(options: Any, error: Callable[[str, str], Exception] = OptionE
 
 
 @cache
-def _kinds(options: type) -> dict[str, tuple[tuple[Any, ...], type | None, bool]]:
+def _kinds(options: Any) -> dict[str, tuple[tuple[Any, ...], type | None, bool]]:
     """Return of each field: the choices it has, whether it is an int or a float, and whether it may be None."""
     kinds = {}
     for name, hint in get_type_hints(options).items():
@@ -85,8 +86,8 @@ def check_number(
     lt: float | None = None,
 ) -> None:
     """Refuse what is no number, or out of its range."""
-    kind = Integral if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not -math.inf < value < math.inf:
+    is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not is_number or not -math.inf < value < math.inf:
         raise OptionError(name, f"{name} must be a {'whole ' * whole}number, not {shortened(repr(value))}")
     bounds = (
         (ge, "0 or more" if ge == 0 else f"at least {ge}", lambda bound: value >= bound),

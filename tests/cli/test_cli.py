@@ -513,7 +513,9 @@ def test_streams_that_are_closed_full_or_of_another_encoding_do_not_end_a_comman
     assert run_with(">&-", *fill)[:2] == (0, b"")
     for encoding in ("ascii", "latin-1"):
         code, shown, err = run_with("", *fill, env=os.environ | {"PYTHONIOENCODING": encoding})
-        assert code == 0 and shown.decode(encoding).startswith(("the caf\\xe9 ", "the café ")), encoding
+        assert code == 0 and shown.decode(encoding).startswith(
+            ("the café ", "the café ".encode("ascii", "backslashreplace").decode())
+        )
         assert b"Traceback" not in err
     latin = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     code, shown, _ = run_with("", "fill", "--model", YELP_WORDS, input=f"{fill[1]}\n".encode(), env=latin)

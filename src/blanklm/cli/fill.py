@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text as RichText
 
+    from blanklm.api import BlankLM
     from blanklm.bulk.shards import Filling
     from blanklm.core.canvas import Canvas, Fill, Trajectory
 
@@ -109,8 +110,11 @@ def sample(
     _print_answers(_answers(load_model(model, device), lines, options, every_blank, strict), as_json, trace)
 
 
-def _answers(*arguments: Any) -> Iterator[list[Answer]]:
-    return answers(*arguments, watch=Patience().watch if sys.stderr.isatty() else None)
+def _answers(
+    model: BlankLM, lines: Iterator[Line], options: FillOptions | SampleOptions, every_blank: EveryBlank, strict: bool
+) -> Iterator[list[Answer]]:
+    watch = Patience().watch if sys.stderr.isatty() else None
+    return answers(model, lines, options, every_blank, strict, watch=watch)
 
 
 def _print_answers(groups: Iterator[list[Answer]], as_json: bool, trace: bool) -> None:
