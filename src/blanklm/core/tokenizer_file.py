@@ -17,7 +17,7 @@ LONGEST_TOKEN = 10_000  # characters
 LONGEST_PATTERN = 1000  # characters
 MOST_REPEATS = 3  # of any number, in one alternative of a pattern: its time is a polynomial of that degree
 MOST_STEPS = 8
-MODELS = {  # settings and the values that they may have
+MODELS: dict[str, dict[str, tuple[Any, ...]]] = {  # settings and the values that they may have
     "WordLevel": {"unk_token": ("<unk>",)},
     "BPE": {
         "dropout": (None,),

@@ -28,7 +28,8 @@ class Settings:
     """A frozen dataclass of settings; one with a ``__post_init__`` of its own calls this one first."""
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        cls: Any = type(self)  # mypy takes no class for hashable
+        for name, hint in _hints(cls).items():
             value = getattr(self, name)
             if not _has_type(value, hint):
                 kind = KINDS.get(hint, "of another type")

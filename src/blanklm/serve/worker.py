@@ -155,7 +155,8 @@ class Worker:
 
     def _drop_abandoned(self) -> None:
         """Stop the queued jobs whose answers nobody waits for any more."""
-        queue, self._queue, gone = self._queue, [], []
+        queue, self._queue = self._queue, []
+        gone: list[Job] = []
         for job in queue:
             (self._queue if job.client.waits() else gone).append(job)
         for job in gone:

@@ -215,7 +215,7 @@ def _restored(stored: dict[str, torch.Tensor], described: Model) -> dict[str, to
             if not any(name == f"{matrix}{end}" for matrix in expected for end in (SCALE, GROUP_SCALES)):
                 raise RuntimeError(f"{name} is none of its tensors")
             continue
-        whole[name] = _unpacked(name, tensor, expected[name], scales and stored[scales], scales)
+        whole[name] = _unpacked(name, tensor, expected[name], None if scales is None else stored[scales], scales)
     if missing := expected.keys() - whole.keys() - tied:
         raise RuntimeError(f"{min(missing)} is missing: it has too few weights")
     return whole
