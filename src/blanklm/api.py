@@ -270,7 +270,7 @@ class BlankLM:
         return Question.parse(text, options, alternatives, self.tokenizer, self.longest)
 
     @overload
-    def choose(self, text: str | Question | None, *rest: Any, **settings: Any) -> Choices: ...
+    def choose(self, text: str | Question | None = None, *rest: Any, **settings: Any) -> Choices: ...
     @overload
     def choose(self, text: Sequence[Question], *rest: Any, **settings: Any) -> list[Choices]: ...
 
@@ -317,7 +317,9 @@ class BlankLM:
     # --- Words in their places ------------------------------------------------------------------------------------
 
     @overload
-    def surprise(self, texts: str, check: Callable[[int], None] | None = None) -> list[WordScore]: ...
+    def surprise(  # type: ignore[overload-overlap]  # a string is a sequence of strings
+        self, texts: str, check: Callable[[int], None] | None = None
+    ) -> list[WordScore]: ...
     @overload
     def surprise(self, texts: Sequence[str], check: Callable[[int], None] | None = None) -> list[list[WordScore]]: ...
 

@@ -76,7 +76,11 @@ def _answers(
     model: BlankLM, lines: Sequence[Line], given: list[str], alternatives: list[str], options: ChooseOptions
 ) -> list[tuple[Question, Choices] | str]:
     """Return the choices of each line, or what is wrong with it."""
-    questions = [attempt(line, lambda text, line=line: _question(model, line, given, alternatives)) for line in lines]
+
+    def parsed(line: Line) -> Question | str:
+        return attempt(line, lambda text: _question(model, line, given, alternatives))
+
+    questions = [parsed(line) for line in lines]
     good = [question for question in questions if not isinstance(question, str)]
     ranked = iter(model.choose(good, how=options))
     return [question if isinstance(question, str) else (question, next(ranked)) for question in questions]

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 2**17}  # of canvases scored together: ea
 Check = Callable[[int], None]  # called with the number of canvases just scored; what it raises stops the work
 
 
-class Policy(Scorer, OrderedModel):
+class Policy(Scorer, OrderedModel, Protocol):
     """What this module asks of a model."""
 
 

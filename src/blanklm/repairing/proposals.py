@@ -75,7 +75,8 @@ class Proposer:
         if not self.lexicon.misspelt(word):
             costs = LETTER
         for other, changes in self.lexicon.alike(word):
-            found[other] = costs[changes], "spelling"
+            unlike = NAME if not extra and changes > 1 and word[:1].isupper() else 0.0  # a name may begin a sentence
+            found[other] = costs[changes] + unlike, "spelling"
         for other in self.lexicon.forms(word):
             found[other] = min(found.get(other, (99.0, "")), (FORM, "form"))
         for other, (cost, rule) in found.items():

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from blanklm.data import read_corpus
 
-TRAINED_ON = (("english", "mix.0"), ("english", "mix.1"), ("english", "mix.2"), ("english", "more.0"))
-TRAINED_ON += (("english", "more.1"), ("sentence_completion", "train.0"))
+TRAINED_ON = [("english", split) for split in ("mix.0", "mix.1", "mix.2", "more.0", "more.1")]
+TRAINED_ON += [("sentence_completion", "train.0")]
 WINDOW = 6  # words about the blank by which a sentence is known again
 LONGEST_OPTION = 3  # words
 OPTIONS = 5

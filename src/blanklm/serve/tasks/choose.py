@@ -83,7 +83,10 @@ class ChooseTask(Task[BlankLM, TextsToChoose]):
         """Return a job per text; a text stops when its client has left."""
         model = next(iter(models.values()))
         options = options_of(ChooseOptions, body, limits, "beam")
-        texts = [TextToChoose(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
+        texts = [
+            TextToChoose(text=entry, options=None, alternatives=None) if isinstance(entry, str) else entry
+            for entry in body.texts
+        ]
         check_texts([entry.text for entry in texts], limits)
         jobs, canvases = [], 0
         for place, entry in enumerate(texts):
