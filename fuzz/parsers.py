@@ -125,7 +125,7 @@ SEEDS = {  # to begin from: libFuzzer would be long in finding JSON
     "constraint": [b'{"min": 1, "max": 3, "ban": ["a"], "require": ["the food"], "only": ["b", "c"]}'],
     "model": [bytes([k]) + SOUND[name] for k, name in enumerate(checkpoint.FILES)],
     "leiden": ["1 [. . 5 . .]α̣ [c. 5]|2 β-\n3 (γ) <δ=ε> {ζ} [[η[---]]] vac. +++ ⟦..⟧".encode()],
-    "epidoc": [path.read_bytes() for path in sorted((HERE.parent / "tests/notation/files").glob("*.xml"))]
+    "epidoc": [path.read_bytes() for path in sorted((HERE.parent / "tests/restoration/notation/files").glob("*.xml"))]
     + [b'<ab>a<gap reason="lost" atLeast="2" atMost="5"/><lb break="no"/><app><lem>b</lem><rdg>c</rdg></app></ab>'],
 }
 TARGETS = {function.__name__: function for function in (template, line, reader, constraint, model, leiden, epidoc)}
