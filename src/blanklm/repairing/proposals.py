@@ -113,7 +113,8 @@ class Proposer:
         if self._begins_sentence(i):
             two = two[:1].upper() + two[1:]
             one = one if one == "I" or (self.lexicon and self._proper(one)) else one[:1].lower() + one[1:]
-        yield Proposal(i, i + 1, f"{two} {one}", SWAPPED, "swapped")
+        between = self.text[self.units[i].end : self.units[i + 1].start]
+        yield Proposal(i, i + 1, f"{two}{between}{one}", SWAPPED, "swapped")
 
     def respaced(self, i: int) -> Iterator[Proposal]:
         """Two words written as one, or one as two."""
