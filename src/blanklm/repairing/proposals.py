@@ -108,12 +108,13 @@ class Proposer:
         if not self._joins(i, i + 1) or self.locked[i] or self.locked[i + 1]:
             return
         one, two = self.units[i].text, self.units[i + 1].text
-        if one.lower() == two.lower():
-            return
+        if one.lower() == two.lower() or (self.lexicon and (self.lexicon.misspelt(one) or self.lexicon.misspelt(two))):
+            return  # spelling is mended first
         if self._begins_sentence(i):
             two = two[:1].upper() + two[1:]
             one = one if one == "I" or (self.lexicon and self._proper(one)) else one[:1].lower() + one[1:]
-        yield Proposal(i, i + 1, f"{two} {one}", SWAPPED, "swapped")
+        between = self.text[self.units[i].end : self.units[i + 1].start]
+        yield Proposal(i, i + 1, f"{two}{between}{one}", SWAPPED, "swapped")
 
     def respaced(self, i: int) -> Iterator[Proposal]:
         """Two words written as one, or one as two."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_origin, get_type_hints
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
@@ -68,6 +68,8 @@ def with_options(base: type[BodyType], options: type) -> type[BodyType]:
         extra = dict(field.metadata["limits"])
         if hints[field.name] is float:
             extra["allow_inf_nan"] = False
+        if get_origin(hints[field.name]) is tuple:
+            extra["strict"] = False  # JSON has lists
         names = [flag[2:].replace("-", "_") for flag in field.metadata["flags"] if flag.startswith("--")]
         if len(names) > 1:  # an option with an old name, which requests may still use
             extra["validation_alias"] = AliasChoices(*names)
