@@ -11,6 +11,7 @@ import ast
 import atexit
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -35,13 +36,15 @@ def run_command(command: str) -> str:
     if program != "blanklm":
         raise SystemExit(f"only blanklm and curl commands can be examples, not {command!r}")
     printed = io.StringIO()
-    old_stdin, old_arguments = sys.stdin, sys.argv
+    old_stdin, old_arguments, corpora = sys.stdin, sys.argv, os.environ.pop("BLANKLM_DATA", None)
     sys.stdin, sys.argv = io.TextIOWrapper(io.BytesIO(piped)), ["blanklm", *arguments]
-    try:
+    try:  # as on a machine without corpora, which has the bundled index of formulae
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
             cli.main()
     finally:
         sys.stdin, sys.argv = old_stdin, old_arguments
+        if corpora is not None:
+            os.environ["BLANKLM_DATA"] = corpora
     return printed.getvalue()
 
 
