@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from blanklm.repairing.lexicon import COMMONER, Lexicon
 from blanklm.repairing.units import Unit
 
-LETTER = (0.0, 4.5, 6.5)  # of a known word for another, one or two letters apart
-MISSPELT = (0.0, 0.0, 3.0)  # the same where what is written is no known word
+LETTER = (0.0, 5.5, 7.5)  # of a known word for another, one or two letters apart
+MISSPELT = (0.0, 5.0, 8.0)  # the same where what is written is no known word
 FORM = -0.5  # another form of the word, or one it is often mistaken for
-DOUBLED = 0.0  # a word that stands there twice
+REGULAR = 3.5  # a form that another ending makes: "nations" is as good as "nation"
+DOUBLED = -2.0  # a word that stands there twice
 REPEATED = 6.0  # the same of a name, or of a word that may stand there twice
 SPARE = 6.0  # a short word too many
 MISSING = 0.5  # a short word that is not there
-SWAPPED = 0.5
+SWAPPED = 2.5
 SPACED = 4.0  # a space too many or too few
 NAME = 9.0  # more for a capital within a sentence
 RARE_PART = {1: 500, 2: 100, 3: 10, 4: 1}  # by letters: the short parts of a word must be common words
@@ -36,6 +37,12 @@ SHORT = frozenset(_SHORT.split())
 def is_spelt(word: str) -> bool:
     """Whether a word is of letters, apart from apostrophes and hyphens."""
     return word.translate(dict.fromkeys(map(ord, "'’-"))).isalpha()
+
+
+def has_other_ending(one: str, other: str) -> bool:
+    """Whether two words differ by a regular ending of one of them, as nouns do and most verbs."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short[:-1]) and long.endswith(("s", "ed", "ing", "ly", "er"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,9 @@ class Proposer:
             unlike = NAME if not extra and changes > 1 and word[:1].isupper() else 0.0  # a name may begin a sentence
             found[other] = costs[changes] + unlike, "spelling"
         for other in self.lexicon.forms(word):
-            found[other] = min(found.get(other, (99.0, "")), (FORM, "form"))
+            known = not self.lexicon.misspelt(word)
+            cost = REGULAR if known and has_other_ending(word.lower(), other.lower()) else FORM
+            found[other] = min(found.get(other, (99.0, "")), (cost, "form"))
         for other, (cost, rule) in found.items():
             if other.lower() != word.lower():
                 yield Proposal(i, i, other, cost + extra, rule)

@@ -14,6 +14,7 @@ from blanklm.repairing.lexicon import LETTERS
 
 KINDS = ("doubled", "dropped", "swapped", "misspelt", "scanned")
 _CLEAN = re.compile(r"[A-Z][\w ,;'’()-]+[.!?]")
+_TWICE = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _SCANNED = (
     ("rn", "m"),
     ("m", "rn"),
@@ -36,8 +37,9 @@ class Damaged:
 
 
 def clean_texts(texts: Iterable[str]) -> list[str]:
-    """Single sentences of eight to forty words that begin with a capital and end with a mark."""
-    return [text for text in texts if 8 <= len(text.split()) <= 40 and _CLEAN.fullmatch(text)]
+    """Single sentences of eight to forty words that begin with a capital and end with a mark; no word stands twice."""
+    found = [text for text in texts if 8 <= len(text.split()) <= 40 and _CLEAN.fullmatch(text)]
+    return [text for text in found if not _TWICE.search(text)]
 
 
 def damage(texts: Sequence[str], kinds: Sequence[str] = KINDS, seed: int = 0) -> list[Damaged]:
