@@ -10,6 +10,7 @@ import pytest
 import torch
 from tokenizers import pre_tokenizers
 
+from blanklm.api import BlankLM
 from blanklm.core.special import BLANK, SPECIAL_TOKENS
 from blanklm.core.template import Template
 from blanklm.core.texts import pad
@@ -212,3 +213,18 @@ def test_rules_that_lead_into_a_dead_end_are_left_to_a_wider_search():
     text = text_of("the ___[1-2] dog", [Constraint(only=("again",))], BPE, max_length=40)
     (draft,) = drafts_of(text, BPE_MODEL)
     assert set(text.to_fill(draft).spans[0].split()) == {"again"}
+
+
+@pytest.mark.slow
+def test_a_search_gives_up_what_can_no_longer_win(monkeypatch):
+    """It saves passes, and finds what it would find without."""
+    model, passes = BlankLM.from_pretrained("english-small", device="cpu"), []
+    score = type(model.model).score_spans
+    monkeypatch.setattr(type(model.model), "score_spans", lambda *a: passes.append(1) or score(*a))
+    canvases = ["I have ___ and ___.", "The train was late, so ___.", "She said that ___ because ___.", "Why do ___?"]
+    with_hope = [model.fill(canvas).text for canvas in canvases]
+    needed = len(passes)
+    monkeypatch.setattr("blanklm.decoding.span_tasks.EASY", 0.0)
+    monkeypatch.setattr("blanklm.decoding.span_tasks.TOKENS", 1e9)  # then nothing is without hope
+    assert [model.fill(canvas).text for canvas in canvases] == with_hope
+    assert needed < 0.95 * (len(passes) - needed)

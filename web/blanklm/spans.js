@@ -13,6 +13,7 @@ const IN_A_ROW = 3; // so many tokens are not written twice in a row
 const PARTS = 12; // tokens in a word, at most
 const LOOKED_AT = 16; // of the most probable words of a blank; more where rules refuse them
 const UNTOLD = -1; // words of a blank whose length is not chosen yet
+const EASY = -0.25, TOKENS = 1.2; // log p of a token to come, and tokens in a word, where a search may not win any more
 const EVEN = 0.8; // fills of different lengths are compared by log p / tokens^this
 const LONGEST_SPAN = 64, LONGEST = LONGEST_SPAN / 2; // tokens, and words, in a blank of no given length
 const NO_REPEAT_WITHIN = 6; // symbols on either side
@@ -102,8 +103,14 @@ const count = (items, wanted) => items.reduce((sum, item) => sum + (item === wan
 const blanksIn = (draft) => count(draft.items, BLANK);
 
 /** How good the fill of the last blank is, beside others of other lengths. */
-function scoreOf({ draft, before }) {
-  return (draft.logProb - before.logProb) / Math.max(1, draft.steps.length - before.steps.length) ** EVEN;
+function scoreOf({ draft, before }, tokens = 0) {
+  const written = draft.logProb - before.logProb + EASY * tokens;
+  return written / Math.max(1, draft.steps.length - before.steps.length + tokens) ** EVEN;
+}
+
+/** How good it can become, as far as is known: if all tokens to come are easy ones. */
+function hopeOf(writing) {
+  return scoreOf(writing, TOKENS * Math.max(1, writing.words));
 }
 
 /** Write a token into the leftmost blank, and leave a blank after it or not. */
@@ -279,8 +286,8 @@ async function following(model, views, needs) {
 
 /** The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next. */
 class Track {
-  constructor(task, start, beam) {
-    Object.assign(this, { task, beam, active: [start], closed: [], finished: [] });
+  constructor(task, start, beam, alone = false) { // alone: only its best fill is asked for
+    Object.assign(this, { task, beam, alone, active: [start], closed: [], finished: [] });
   }
 
   /** Keep the most probable of each length. */
@@ -293,6 +300,10 @@ class Track {
     const kept = [...byLength.values()].flat();
     this.active = kept.filter(({ draft }) => blanksIn(draft) === blanks);
     this.closed.push(...kept.filter(({ draft }) => blanksIn(draft) < blanks));
+    if (this.alone && this.closed.length) {
+      const best = Math.max(...this.closed.map((writing) => scoreOf(writing)));
+      this.active = this.active.filter((writing) => hopeOf(writing) > best);
+    }
     if (this.active.length || !this.closed.length) return;
     this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
     if (isFinished(this.closed[0].draft)) this.finished = this.closed;
@@ -312,7 +323,7 @@ async function viewsOf(model, task, writings) {
  * and awaited before each pass, with the draft that leads; what it throws ends the search.
  */
 export async function writeSpans(model, task, n, watch) {
-  const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES)];
+  const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES, n === 1)];
   if (n > 1 && start.words === UNTOLD) {
     const [view] = await viewsOf(model, task, [start]);
     tracks.push(...view.withLengths(n).map((writing) => new Track(task, writing, HYPOTHESES)));

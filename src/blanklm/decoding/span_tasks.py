@@ -16,6 +16,8 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.request import Request
 
 UNTOLD = -1  # words of a blank whose length is not chosen yet
+EASY = -0.25  # log p of each token to come, where a search looks whether it could still win
+TOKENS = 1.2  # in a word to come, about
 EVEN = 0.8  # fills of different lengths are compared by log p / tokens^this: by 1, longer ones win, by 0, shorter ones
 LONGEST = LONGEST_SPAN // 2  # words in a blank of no given length
 
@@ -120,8 +122,17 @@ class Writing:
     @property
     def score(self) -> float:
         """How good the fill of the last blank is, beside others of other lengths."""
+        return self._score_after(0.0)
+
+    @property
+    def hope(self) -> float:
+        """How good it can become, as far as is known: if all tokens to come are easy ones."""
+        return self._score_after(TOKENS * max(1, self.words))
+
+    def _score_after(self, tokens: float) -> float:
         steps, log_prob = self.before
-        return (self.draft.log_prob - log_prob) / max(1, self.draft.steps - steps) ** EVEN
+        written = self.draft.log_prob - log_prob + EASY * tokens
+        return written / max(1, self.draft.steps - steps + tokens) ** EVEN
 
 
 def divide(ids: Sequence[int], starts_word: np.ndarray, rules: Sequence[Rule]) -> list[Sequence[int]]:

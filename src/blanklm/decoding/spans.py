@@ -35,7 +35,7 @@ def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOp
     tasks = [Task.of(request) for request in requests]
     begun = [(task, task.begin()) for task in tasks]
     beam = max(HYPOTHESES, options.beam)
-    tracks = [[_Track(task, writing, beam)] for task, writing in begun]
+    tracks = [[_Track(task, writing, beam, alone=options.n == 1)] for task, writing in begun]
     if options.n > 1:
         for view, own in zip(views(policy, begun), tracks, strict=True):
             if view.writing.words == UNTOLD:
@@ -67,8 +67,9 @@ def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
 class _Track:
     """The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next."""
 
-    def __init__(self, task: Task, start: Writing, beam: int) -> None:
+    def __init__(self, task: Task, start: Writing, beam: int, alone: bool = False) -> None:
         self.task, self.beam, self.given_up = task, beam, False
+        self.alone = alone  # whether only its best fill is asked for
         self.active = [] if start.draft.finished else [start]
         self.closed: list[Writing] = []  # with the last blank filled
         self.finished = [start] if start.draft.finished else []  # best first
@@ -91,6 +92,9 @@ class _Track:
         reached = [writing for alike in kept.values() for writing in alike]
         self.active = [writing for writing in reached if writing.draft.items.count(BLANK) == blanks]
         self.closed += [writing for writing in reached if writing.draft.items.count(BLANK) < blanks]
+        if self.alone and self.closed:
+            best = max(writing.score for writing in self.closed)
+            self.active = [writing for writing in self.active if writing.hope > best]
         if self.active or not self.closed:
             return
         self.closed.sort(key=lambda writing: -writing.score)
