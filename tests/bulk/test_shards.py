@@ -412,6 +412,18 @@ def test_ctrl_c_stops_the_workers_too_and_says_so(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_process_of_ray_that_dies_is_one_line_and_soon(tmp_path):
+    """Ray itself waits a minute for it, and then ends the process without a word."""
+    pytest.importorskip("ray")
+    _, _, process = start_filling(tmp_path, "--ray", "--workers", "1")
+    (raylet,) = [one for one in psutil.Process(process.pid).children(recursive=True) if one.name() == "raylet"]
+    raylet.kill()
+    _, err = process.communicate(timeout=30)
+    (line,) = err.splitlines()
+    assert process.returncode == 1 and line.startswith("error: a process of Ray died: run the same command again")
+
+
+@pytest.mark.slow
 def test_a_killed_fork_server_is_one_line_and_a_rerun_goes_on(tmp_path):
     """The server dies first, and then a worker that it would have to replace."""
     texts, command, process = start_filling(tmp_path, "--workers", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import logging
@@ -11,8 +12,9 @@ import queue
 import re
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from blanklm.cores import available
 from blanklm.errors import BlankLMError
 from blanklm.extras import how_to_install
 
+LOOK_EVERY = 0.5  # seconds
 AGAIN = "run the same command again, which goes on where this one stopped"
 
 _filler: ShardFiller  # of this worker process
@@ -126,7 +129,7 @@ def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: 
     import ray
     import ray.data
 
-    with _connected(ray, address):
+    with _connected(ray, address) as lost:
         resources = ray.cluster_resources()
         gpus = int(resources.get("GPU", 0)) if filling.device in (None, "cuda") else 0
         most = min(workers or gpus or int(resources.get("CPU", 1)), len(shards))
@@ -137,10 +140,39 @@ def on_ray(shards: list[Shard], filling: Filling, workers: int | None, address: 
             num_cpus=0 if gpus else 1,
             num_gpus=1 if gpus else 0,
         )
-        for row in reports.iter_rows():
+        for row in _watched(reports.iter_rows(), lost):
             if row["stop"]:
                 raise BlankLMError(row["stop"])
             yield ShardReport(**json.loads(row["report"]))
+
+
+def _watched(rows: Iterable[dict[str, str]], lost: Callable[[], bool]) -> Iterator[dict[str, str]]:
+    """Yield rows as they come; look now and then whether the cluster is ``lost``, which Ray notices after a minute."""
+    coming: queue.SimpleQueue[dict[str, str] | BaseException | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        try:
+            for row in rows:
+                coming.put(row)
+            coming.put(None)
+        except BaseException as error:
+            coming.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            row = coming.get(timeout=LOOK_EVERY)
+        except queue.Empty:
+            if lost():
+                raise BlankLMError(f"a process of Ray died: {AGAIN}") from None
+            continue
+        if isinstance(row, BaseException):
+            if lost():
+                raise BlankLMError(f"a process of Ray died: {AGAIN}") from None
+            raise row
+        if row is None:
+            return
+        yield row
 
 
 class _RayFiller(ShardFiller):
@@ -151,21 +183,53 @@ class _RayFiller(ShardFiller):
             return {"report": "", "stop": str(error)}
 
 
+def _end_at_once() -> None:
+    """End this process as failed, before native code of Ray looks for its cluster and crashes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
 @contextmanager
-def _connected(ray: Any, address: str) -> Iterator[None]:
-    """Connect to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one on this machine."""
+def _without_stderr() -> Iterator[None]:
+    """Throw away what native code writes on standard error."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[Callable[[], bool]]:
+    """Connect to the cluster at ``address``, to the one that RAY_ADDRESS names, or to a new one on this machine.
+
+    Yields what tells whether a process of a cluster that was started here has died.
+    """
     already = ray.is_initialized()
     if not already:
         try:
             if host_and_port := re.fullmatch(r"(?:ray://)?([^:/]+):(\d+)", address):
                 # Ray itself tries for minutes.
                 socket.create_connection((host_and_port[1], int(host_and_port[2])), timeout=10).close()
-            ray.init(address=address or None, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+            with _without_stderr():  # on which Ray says what RAY_BACKEND_LOG_LEVEL is
+                ray.init(address=address or None, log_to_driver=False, include_dashboard=False, logging_level="ERROR")
         except (OSError, RuntimeError, ValueError, OverflowError) as error:
             raise BlankLMError(f"no Ray cluster at {address or 'this machine'}: {str(error).splitlines()[0]}") from None
     logging.getLogger("ray.data").setLevel("ERROR")
+    node = ray._private.worker._global_node  # of the driver; it holds the processes of a cluster that it has started
+
+    def lost() -> bool:
+        return bool(node is not None and node.dead_processes())
+
     try:
-        yield
+        yield lost
     finally:
-        if not already:
+        if lost():  # there is nothing to say goodbye to, and waiting for that takes minutes
+            node.kill_all_processes(check_alive=False)
+            atexit.register(_end_at_once)
+        elif not already:
             ray.shutdown()
