@@ -1,4 +1,4 @@
-"""The list of English words that ``repair`` proposes: how often each stands in the corpus, and how it is mostly written.
+"""The list of English words that ``repair`` proposes: how often each stands in the corpus, and how it is written.
 
 BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.word_list OUT.tsv.xz
 """
