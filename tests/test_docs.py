@@ -11,6 +11,7 @@ import tomllib
 import pytest
 
 import blanklm
+from blanklm.choosing.options import CALIBRATIONS
 from blanklm.paper import render
 from blanklm.paper.render import sentiment, source
 from tests.support.paths import ROOT
@@ -186,3 +187,12 @@ def test_the_notebook_runs_and_its_assertions_hold():
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
     assert names["repaired"].changed
+
+
+def test_what_is_fitted_is_what_the_results_say():
+    """The temperatures of ``choose``, and few enough false alarms of ``repair``."""
+    fitted = {path.stem: json.loads(path.read_text()) for path in (ROOT / "results" / "choosing").glob("*.json")}
+    assert {name: (row["temperature"], row["per_word"]) for name, row in fitted.items()} == CALIBRATIONS
+    for path in (ROOT / "results" / "repairing").glob("*.json"):
+        clean = json.loads(path.read_text())["clean"]
+        assert clean["words"] > 1000 and clean["per_500"] <= 1, path.name
