@@ -11,7 +11,7 @@ from blanklm.errors import BlankLMError, OptionError
 from blanklm.options import option
 
 # Fitted on held-out questions by blanklm.paper.tables.choosing: results/choosing has the fits.
-CALIBRATIONS = {"english-small": (4.4, 6.4)}  # temperature, nats per word
+CALIBRATIONS = {"english": (3.3, 5.8), "english-small": (4.4, 6.4)}  # temperature, nats per word
 _NUMBERED = re.compile(r"\s*(\d{1,9})\s*=(.*)", re.DOTALL)
 
 
