@@ -497,8 +497,10 @@ def test_a_trace_has_no_table_where_there_is_no_room_for_one():
 def run_with(descriptors, *arguments, **settings):
     """Run a command by a shell that opens or closes its ``descriptors``: code, standard output and error."""
     command = f'"{sys.executable}" -m blanklm "$@" {descriptors}'
+    environment = dict(settings.pop("env", os.environ))
+    environment.pop("PYTHONUNBUFFERED", None)  # with it, nothing is left to be written at the end
     done = subprocess.run(
-        ["sh", "-c", command, "sh", *map(str, arguments)], capture_output=True, timeout=60, **settings
+        ["sh", "-c", command, "sh", *map(str, arguments)], capture_output=True, timeout=60, env=environment, **settings
     )
     return done.returncode, done.stdout, done.stderr
 

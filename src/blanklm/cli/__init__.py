@@ -23,7 +23,7 @@ from blanklm.cli.reproduce import reproduce
 from blanklm.cli.restore import restore
 from blanklm.cli.score import score
 from blanklm.cli.serve import serve
-from blanklm.cli.streams import prepare_streams, silence_streams
+from blanklm.cli.streams import prepare_streams, settle_stderr, silence_streams
 from blanklm.cli.train import train
 from blanklm.cli.transfer import transfer
 from blanklm.errors import LONGEST_MESSAGE, BlankLMError, BlankLMWarning, shortened
@@ -75,6 +75,13 @@ def version(
 
 def main() -> None:
     """Run a command; whatever the user can cause ends in one line on standard error, never in a traceback."""
+    try:
+        _main()
+    finally:
+        settle_stderr()
+
+
+def _main() -> None:
     # Threads that wait for each other sleep: where other programs use the cores, spinning takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # which takes any arguments

@@ -36,3 +36,11 @@ def silence_streams(*streams: Any) -> None:
     for stream in streams or (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # not a file
             os.dup2(nowhere, stream.fileno())
+
+
+def settle_stderr() -> None:
+    """Leave nothing on standard error that Python would fail to write at its end, with an exit code of its own."""
+    try:
+        sys.stderr.flush()
+    except OSError:  # its disk is full
+        silence_streams(sys.stderr)
