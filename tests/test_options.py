@@ -5,14 +5,17 @@ from dataclasses import fields
 
 import pytest
 
+from blanklm.choosing.options import ChooseOptions
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
 from blanklm.options import _kinds, check_number
+from blanklm.repairing.options import RepairOptions
 from blanklm.restoration.options import RestoreOptions
 from blanklm.training.config import FitOptions, TrainingConfig
 from blanklm.transfer.options import TransferOptions
 
-PRODUCTS = (FillOptions, SampleOptions, RestoreOptions, TransferOptions, FitOptions, TrainingConfig)
+DECODING = (FillOptions, SampleOptions, ChooseOptions, RepairOptions)
+PRODUCTS = (*DECODING, RestoreOptions, TransferOptions, FitOptions, TrainingConfig)
 NUMBERS = [(cls, item) for cls in PRODUCTS for item in fields(cls) if _kinds(cls)[item.name][1]]
 
 

@@ -195,7 +195,7 @@ class BlankLM:
             length_penalty, threshold: how to rank, and what ``parallel`` takes at once
             blanks: "spans" or "words", what the blanks stand for
         """
-        options = options_of(FillOptions, options, settings)
+        options = options_of(FillOptions, options, settings, "constraints")
         policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         fills: list[Any] = [None] * len(requests)  # None where it was given up
         for members in self._groups(requests, progress):
@@ -233,7 +233,7 @@ class BlankLM:
         ``settings`` are those of ``SampleOptions``: n, temperature, top_k, top_p, seed, order, blanks. A text's draws
         depend on the seed and on its number: its place in the list, unless ``numbers`` says otherwise.
         """
-        options = options_of(SampleOptions, options, settings)
+        options = options_of(SampleOptions, options, settings, "constraints")
         policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
         samples: list[list[Fill]] = [[] for _ in requests]
         for members in self._groups(requests, progress):
@@ -291,12 +291,11 @@ class BlankLM:
         ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_word. ``check`` is called
         with the number of canvases just scored; what it raises stops the work.
         """
-        how = ChooseOptions(**settings) if how is None else replace(how, **settings)
-        how = how.calibrated_for(self.about.get("name", ""))
+        how = options_of(ChooseOptions, how, settings).calibrated_for(self.about.get("name", ""))
         one = text is None or isinstance(text, str | Question)
+        each: Any = [text] if one else text
         questions = [
-            entry if isinstance(entry, Question) else self.question(entry, options, alternatives)
-            for entry in ([text] if text is None or isinstance(text, str | Question) else text)
+            entry if isinstance(entry, Question) else self.question(entry, options, alternatives) for entry in each
         ]
         ranked = rank(self.model.for_blanks(None), questions, how, check)
         return ranked[0] if one else ranked
@@ -310,7 +309,7 @@ class BlankLM:
         is the probability of the word where exactly one stands there. ``token`` is None for a word of several tokens.
         """
         self._check_by_itself()
-        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list(texts)
+        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list_of_texts(texts)
         found = [fill_mask(policy, self.tokenizer, self.longest, text, top_k, targets) for text in each]
         return found[0] if len(found) == 1 else found
 
@@ -328,7 +327,7 @@ class BlankLM:
     ) -> list[WordScore] | list[list[WordScore]]:
         """The probability of each word and mark of a text in a blank in its place, given all the others."""
         self._check_by_itself()
-        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else texts
+        policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list_of_texts(texts)
         units = [check_units(text, self.tokenizer, self.longest) for text in each]
         scores = [
             leave_one_out(policy, self.tokenizer, text, own, check) for text, own in zip(each, units, strict=True)
@@ -353,12 +352,11 @@ class BlankLM:
         ``settings`` are those of ``RepairOptions``: keep, most, margin, rounds. A bad text raises before any work.
         """
         self._check_by_itself()
-        options = RepairOptions(**settings) if options is None else replace(options, **settings)
-        each = [texts] if isinstance(texts, str) else texts
+        options = options_of(RepairOptions, options, settings).chosen_for(self.about.get("name", ""))
+        each = [texts] if isinstance(texts, str) else list_of_texts(texts)
         for text in each:
             check_units(text, self.tokenizer, self.longest)
         policy, lexicon = self.model.for_blanks(None), Lexicon.of(self.about.get("language"), self.tokenizer)
-        options = options.chosen_for(self.about.get("name", ""))
         repairer = Repairer(policy, self.tokenizer, lexicon, options, check)
         repairs = [repairer.repair(text) for text in each]
         return repairs[0] if isinstance(texts, str) else repairs

@@ -9,13 +9,13 @@ from typing import Any
 from blanklm.errors import BlankLMError
 
 
-def options_of(kind: type[Any], options: Any, settings: dict[str, Any]) -> Any:
-    """Put together what a caller has given as a record and as keywords."""
+def options_of(kind: type[Any], options: Any, settings: dict[str, Any], *others: str) -> Any:
+    """Put together what a caller has given as a record and as keywords; ``others`` are arguments of their own."""
     if options is not None and not isinstance(options, kind):
         raise BlankLMError(f"options are a {kind.__name__}, not {_shown(options)}: give settings by name, such as n=3")
     names = [field.name for field in fields(kind)]
     if unknown := settings.keys() - set(names):
-        raise BlankLMError(f"there is no setting {min(unknown)!r}: choose from {', '.join(names)}, constraints")
+        raise BlankLMError(f"there is no setting {min(unknown)!r}: choose from {', '.join((*names, *others))}")
     for field in fields(kind):
         value = settings.get(field.name)
         if isinstance(field.default, int | float) and value is not None and not isinstance(value, int | float):

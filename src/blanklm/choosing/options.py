@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from blanklm.errors import BlankLMError, OptionError
-from blanklm.options import option
+from blanklm.errors import BlankLMError
+from blanklm.options import check_options, option
 
 # Fitted on held-out questions by blanklm.paper.tables.choosing: results/choosing has the fits.
 CALIBRATIONS = {"english": (3.3, 5.8), "english-small": (4.4, 6.4)}  # temperature, nats per word
@@ -25,7 +24,6 @@ class ChooseOptions:
     temperature: float | None = option(
         None, "Divides log p before it becomes a probability; by default as fitted for the model.", gt=0, le=100
     )
-
     per_word: float | None = option(
         None,
         "Nats added to log p for each word, so that options of any length compete; by default as fitted.",
@@ -43,16 +41,7 @@ class ChooseOptions:
         )
 
     def __post_init__(self) -> None:
-        if self.per_word is not None and not math.isfinite(self.per_word):
-            raise OptionError("per_word", f"the nats per word must be a number, not {self.per_word}")
-        if self.orders < 1:
-            raise OptionError("orders", "the number of orders must be at least 1")
-        if self.beam < 1:
-            raise OptionError("beam", "the beam must be at least 1")
-        if self.seed < 0:
-            raise OptionError("seed", f"a seed is 0 or more, not {self.seed}")
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise OptionError("temperature", f"the temperature must be above 0, not {self.temperature}")
+        check_options(self)
 
 
 def split_options(written: str) -> list[str]:

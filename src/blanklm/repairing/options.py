@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from blanklm.errors import OptionError
-from blanklm.options import option
+from blanklm.options import check_options, option
 
 MARGINS = {"english": 5.0}  # nats, chosen on validation texts
 OTHERS = 6.5  # the margin of other models
@@ -28,9 +26,4 @@ class RepairOptions:
         return self if self.margin is not None else replace(self, margin=MARGINS.get(model, OTHERS))
 
     def __post_init__(self) -> None:
-        if not 0 < self.most <= 1:
-            raise OptionError("most", f"the share of words that may change is above 0 and at most 1, not {self.most}")
-        if self.margin is not None and not 0 <= self.margin < math.inf:
-            raise OptionError("margin", f"the margin must be 0 or more, not {self.margin}")
-        if self.rounds < 1:
-            raise OptionError("rounds", "the number of rounds must be at least 1")
+        check_options(self)
