@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from blanklm.errors import CheckpointError
-from blanklm.files import replacing
+from blanklm.files import replacing, sha256_of
 
 WEIGHTS = "model.safetensors"
 TENSORS = "sha256"  # the name of the sum of all tensors
@@ -31,7 +31,7 @@ SUMS = {"config_sha256": "config.json", "tokenizer_sha256": "tokenizer.json", "w
 def of_folder(folder: Path, tensors: Mapping[str, Tensor], written: Mapping[str, Path]) -> dict[str, str]:
     """Return all sums of a folder; files that are ``written`` are about to take their names in it."""
     paths = {name: written.get(file, folder / file) for name, file in SUMS.items()}
-    return {TENSORS: of_tensors(tensors)} | {name: of_file(path) for name, path in paths.items() if path.exists()}
+    return {TENSORS: of_tensors(tensors)} | {name: sha256_of(path) for name, path in paths.items() if path.exists()}
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -40,11 +40,6 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def of_file(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def written_in(folder: Path) -> dict[str, str]:
@@ -63,7 +58,7 @@ def check_file(folder: Path, file: str) -> None:
     """Refuse a file of a folder that is not what was saved."""
     if (folder / WEIGHTS).is_file() and (folder / file).is_file():
         name = next(name for name, known in SUMS.items() if known == file)
-        _compare(folder / file, written_in(folder).get(name), lambda: of_file(folder / file))
+        _compare(folder / file, written_in(folder).get(name), lambda: sha256_of(folder / file))
 
 
 def check_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
