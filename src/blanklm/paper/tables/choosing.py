@@ -21,6 +21,7 @@ from blanklm.api import BlankLM
 from blanklm.data import read_corpus
 from blanklm.paper.provenance import Row, write_result
 from blanklm.paper.tasks.completion import Asked, of_any_length, seen_in_training, sentence_completion
+from blanklm.paper.tasks.metrics import expected_calibration_error
 
 HELD_OUT = 400  # questions, half of them to fit the temperature
 TEMPERATURES = np.round(np.arange(0.5, 6.01, 0.1), 1)
@@ -54,9 +55,8 @@ def calibration(log_p: np.ndarray, answers: np.ndarray, temperature: float) -> R
     p = np.exp(log_p / temperature)
     p /= p.sum(1, keepdims=True)
     best, right = p.max(1), p.argmax(1) == answers
-    bins = np.minimum((best * 10).astype(int), 9)
-    gaps = [abs(best[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
-    return {"nats": float(-np.log(p[np.arange(len(p)), answers]).mean()), "ece": float(sum(gaps))}
+    ece = expected_calibration_error(best.tolist(), right.tolist())
+    return {"nats": float(-np.log(p[np.arange(len(p)), answers]).mean()), "ece": ece}
 
 
 def fit(log_p: np.ndarray, words: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
