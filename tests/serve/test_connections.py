@@ -15,21 +15,10 @@ import pytest
 
 from blanklm.serve.connections import LINGERING, OWN_FILES, OncePerSecond, room
 from blanklm.serve.limits import Limits
-from tests.serve.test_server import head, metric, post, wait_for
+from tests.serve.test_server import head, metric, post, received, wait_for
 from tests.support.serving import served
 
 UNFINISHED = b"POST /v1/fill HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-
-
-def received(client: socket.socket) -> bytes:
-    """Read until the server closes."""
-    answer = b""
-    try:
-        while chunk := client.recv(65536):
-            answer += chunk
-    except OSError:
-        pass
-    return answer
 
 
 def open_files(process: subprocess.Popen) -> int:

@@ -99,6 +99,17 @@ def head(more):
     return "\r\n".join(lines).encode()
 
 
+def received(client):
+    """Read until the server closes."""
+    answer = b""
+    try:
+        while chunk := client.recv(65536):
+            answer += chunk
+    except OSError:
+        pass
+    return answer
+
+
 def raw(port, *parts, pause=0.0):
     """Send the parts of a request as they are and read the answer's first line and body."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
@@ -108,13 +119,7 @@ def raw(port, *parts, pause=0.0):
                 time.sleep(pause)
         except OSError:
             pass  # refused before all was sent
-        answer = b""
-        try:
-            while chunk := client.recv(65536):
-                answer += chunk
-        except OSError:
-            pass
-    return answer.decode()
+        return received(client).decode()
 
 
 def test_a_body_without_end_is_refused_before_it_is_read(server):
