@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 
+from blanklm.bulk.lines import EveryBlank
 from blanklm.choosing.options import ChooseOptions
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
@@ -14,7 +15,7 @@ from blanklm.restoration.options import RestoreOptions
 from blanklm.training.config import FitOptions, TrainingConfig
 from blanklm.transfer.options import TransferOptions
 
-DECODING = (FillOptions, SampleOptions, ChooseOptions, RepairOptions)
+DECODING = (FillOptions, SampleOptions, EveryBlank, ChooseOptions, RepairOptions)
 PRODUCTS = (*DECODING, RestoreOptions, TransferOptions, FitOptions, TrainingConfig)
 NUMBERS = [(cls, item) for cls in PRODUCTS for item in fields(cls) if _kinds(cls)[item.name][1]]
 

@@ -72,8 +72,10 @@ class Answer:
 class EveryBlank:
     """The constraints of the command line, for every blank of every text; ``2=word`` is for the second blank alone."""
 
-    min: int | None = option(None, "Minimum length of each blank, in words (or characters).", "--min")
-    max: int | None = option(None, "Greatest length of each blank.", "--max", ge=1, le=LONGEST_LENGTH)
+    min: int | None = option(
+        None, "Minimum length of each blank, in words (or characters).", "--min", ge=1, le=LONGEST_LENGTH
+    )
+    max: int | None = option(None, "Maximum length of each blank.", "--max", ge=1, le=LONGEST_LENGTH)
     ban: tuple[str, ...] = option((), "A word no blank may hold; 2=WORD: only blank 2.", "--ban")
     require: tuple[str, ...] = option((), "A word every blank must hold; 2=WORD: only blank 2.", "--require")
     only: tuple[str, ...] = option((), "Allow only these words; 2=WORD: only in blank 2.", "--only")
