@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from blanklm.api import BlankLM
+
 SMALL = ("--model", "english-small", "--device", "cpu")
 CANVAS = "The ___ sat on the ___."
 SLIPS = "The goverment has anounced a new polcy."
@@ -45,6 +47,21 @@ def test_each_line_has_its_answer_or_its_error(blanklm, tmp_path):
     assert len(err.splitlines()) == 4 and "line 2: there are no options" in err
     _, shared, _ = blanklm("choose", "--file", file, "--json", "--options", "a|b", *SMALL)
     assert json.loads(shared[1])["combinations"] == 2 and json.loads(shared[0])["combinations"] == 2
+
+
+def test_a_question_that_fails_does_not_take_the_others_of_its_group_along(blanklm, monkeypatch):
+    rank = BlankLM.choose
+
+    def fails(self, questions, *settings, **options):
+        if any("bad" in str(question.template) for question in questions):
+            raise MemoryError
+        return rank(self, questions, *settings, **options)
+
+    monkeypatch.setattr(BlankLM, "choose", fails)
+    texts = b"a good ___ .\na bad ___ .\na nice ___ .\n"
+    code, out, err = blanklm("choose", "--options", "day|idea", *SMALL, stdin=texts)
+    assert code == 1 and [line.split("  ")[-1].split(" ")[1] for line in out if line] == ["good"] * 2 + ["nice"] * 2
+    assert err == "error: line 2: out of memory: shorten the text\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, one_line_json
+from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.choosing.options import ChooseOptions, parse_options, split_options
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Texts, expanded, load_model, read_lines
 from blanklm.cli.output import print_error, warn_of_unknown
@@ -82,8 +82,8 @@ def _answers(
 
     questions = [parsed(line) for line in lines]
     good = [question for question in questions if not isinstance(question, str)]
-    ranked = iter(model.choose(good, how=options))
-    return [question if isinstance(question, str) else (question, next(ranked)) for question in questions]
+    ranked = each_or_its_error(lambda group: zip(group, model.choose(group, how=options), strict=True), good)
+    return [question if isinstance(question, str) else next(ranked) for question in questions]
 
 
 def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[str]) -> Question:
