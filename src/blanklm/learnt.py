@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from blanklm.api import BlankLM
-from blanklm.data.masking import MaskedText, blank_out
+from blanklm.data.masking import MaskedText, blank_out, mask_words, places_of_words
 
 SHOWN = 3  # texts
 MEASURED = 100
@@ -46,7 +45,7 @@ def _bleu(texts: Sequence[str], models: dict[str, BlankLM]) -> str:
     from sacrebleu.metrics import BLEU
 
     rng = random.Random(SEED)
-    hidden = [_words(text, rng) for text in texts]
+    hidden = [mask_words(text, SHARE, rng) for text in texts]
     outputs = {"no infill": [masked.template.render([""] * len(masked.spans)) for masked in hidden]}
     canvases = [str(masked.template) for masked in hidden]
     for name, model in models.items():
@@ -61,16 +60,7 @@ def _bleu(texts: Sequence[str], models: dict[str, BlankLM]) -> str:
 
 
 def _one_span(text: str, rng: random.Random) -> MaskedText:
-    words = _places(text)
+    words = places_of_words(text)
     size = min(rng.choice(SPAN), len(words) - 1)
     start = rng.randrange(len(words) - size + 1)
     return blank_out(text, words, set(range(start, start + size)))
-
-
-def _words(text: str, rng: random.Random) -> MaskedText:
-    words = _places(text)
-    return blank_out(text, words, set(rng.sample(range(len(words)), -int(-SHARE * len(words) // 1))))
-
-
-def _places(text: str) -> list[tuple[int, int]]:
-    return [match.span() for match in re.finditer(r"\S+", text)]

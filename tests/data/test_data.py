@@ -35,8 +35,9 @@ from blanklm.data import (
     registry,
     verify,
 )
+from blanklm.data.masking import mask_words
 from blanklm.errors import DataError
-from blanklm.paper.tasks.masking import mask_corpus, mask_words, no_infill
+from blanklm.paper.tasks.masking import mask_corpus, no_infill
 from tests.support.paths import DATA
 
 # Lines that a careless reader splits, joins, strips or decodes wrongly.

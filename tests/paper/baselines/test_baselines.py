@@ -15,6 +15,7 @@ from blanklm.core.packing import Packing
 from blanklm.core.special import BLANK, EOS, SPECIAL_TOKENS
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.data.masking import mask_words
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.left_to_right import LeftToRight
@@ -25,7 +26,6 @@ from blanklm.paper.baselines.systems import Infiller, LanguageModel, not_writabl
 from blanklm.paper.baselines.training_masks import LEAST, MOST, draw_hidden, hide_words, words_between_spaces
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import evaluate
-from blanklm.paper.tasks.masking import mask_words
 from blanklm.training import checkpoint
 from tests.support.baselines import LINES, allow_all, batch_of, make, random_texts
 

@@ -13,6 +13,7 @@ from blanklm.core import likelihood
 from blanklm.core.special import BLANK
 from blanklm.core.texts import TokenisedTexts
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.data.masking import mask_words
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines import insertion
@@ -21,7 +22,6 @@ from blanklm.paper.baselines.predictor import CanvasIds, PredictorConfig
 from blanklm.paper.baselines.slot_insertion import SlotInsertion
 from blanklm.paper.baselines.systems import Infiller
 from blanklm.paper.tasks.infilling import evaluate, failure
-from blanklm.paper.tasks.masking import mask_words
 from blanklm.training.epochs import training_epoch
 from tests.support.baselines import allow_all, batch_of, make, random_texts
 from tests.support.oracles import joint, log_p_of_order

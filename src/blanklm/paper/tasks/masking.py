@@ -17,24 +17,9 @@ from pathlib import Path
 from random import Random
 
 from blanklm.core.template import Blank, Template
-from blanklm.data.masking import MaskedText, blank_out
+from blanklm.data.masking import MaskedText, mask_words
 from blanklm.errors import DataError
 from blanklm.files import write_whole
-
-_WORD = re.compile(r"\S+")  # the words of str.split(), with their positions
-
-
-def mask_words(text: str, ratio: float, rng: Random) -> MaskedText:
-    """Hide ceil(``ratio`` * n) of the n words of ``text``; neighbouring hidden words share one blank.
-
-    Everything outside the blanks stays exactly as it was. A text without words gets no blank.
-    """
-    if not 0 <= ratio <= 1:
-        raise DataError(f"the share of words to hide must be between 0 and 1, not {ratio}")
-    words = [word.span() for word in _WORD.finditer(text)]
-    # Exact, as the ratio is written: in floating point 0.55 * 100 is a little over 55, and its ceiling 56.
-    hidden_count = math.ceil(Fraction(str(ratio)) * len(words))
-    return blank_out(text, words, set(rng.sample(range(len(words)), hidden_count)))
 
 
 def mask_corpus(texts: Iterable[str], ratio: float, seed: int) -> list[MaskedText]:
