@@ -6,7 +6,8 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.mixed_lblm import MixedConfig, MixedLBLM
-from blanklm.models.span_blm import SpanBLM, SpanBLMConfig
+from blanklm.models.span_blm import SpanBLM
+from blanklm.models.span_writer import SpanWriter
 from blanklm.restoration.restorer import Restorer
 from blanklm.training.quantise import can_be_grouped, dequantise, quantise
 
@@ -22,10 +23,10 @@ def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config)
     return model.eval()
 
 
-def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, **config) -> SpanBLM:
+def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, kind=SpanBLM, **config) -> SpanBLM:
     torch.manual_seed(seed)
     encoder = EncoderConfig(2, 2, 16, 32, dropout=0.0)
-    model = SpanBLM(SpanBLMConfig(vocabulary, encoder, sides_hidden=16, spans=spans, **config))
+    model = kind(kind.config_class(vocabulary, encoder, sides_hidden=16, spans=spans, **config))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -33,6 +34,10 @@ def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, **con
         for weight in (model.kind_vectors.weight, model.length_of_blank.weight, model.first_out.weight):
             weight.normal_(std=2.0)  # which are zero at first
     return model.eval()
+
+
+def make_span_writer(vocabulary: int = 12, written: float = 0.5, **config) -> SpanWriter:
+    return make_span_blm(vocabulary=vocabulary, kind=SpanWriter, written=written, **config)
 
 
 def at_four_bits(model: BLM) -> BLM:

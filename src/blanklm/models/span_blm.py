@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -104,10 +104,10 @@ class SpanBLM(BLM):
         self.told: Blanks = "spans" if config.spans == 1 else "words"  # of the canvases that are scored
 
     @classmethod
-    def from_words(cls, model: BLM, tokenizer: Tokenizer, **settings: float) -> SpanBLM:
-        """Continue from a BLM that has learnt blanks of words: to begin with, spans mean the same to it."""
+    def from_words(cls, model: BLM, tokenizer: Tokenizer, **settings: float) -> Self:
+        """Continue from a BLM that has learnt less; if that was blanks of words, spans mean the same to begin with."""
         known = {field.name: getattr(model.config, field.name) for field in fields(model.config)}
-        spanned = cls(SpanBLMConfig(**known | settings))
+        spanned = cls(cls.config_class(**known | settings))
         spanned.load_state_dict(model.state_dict(), strict=False)
         spanned.set_vocabulary(tokenizer)
         return spanned

@@ -30,7 +30,7 @@ from blanklm.models.blm import BLM
 from blanklm.models.causal_backbone import CausalPretrained
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.llama import LlamaConfig
-from blanklm.models.span_blm import SpanBLM
+from blanklm.models.span_writer import SpanWriter
 from blanklm.paper.provenance import Row, report, write_result
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.pretrained import locate
@@ -44,7 +44,7 @@ MERGES = 16_000
 MAX_LENGTH = 512
 CAPITALS = 50  # one text in so many is written in capitals
 SETTINGS: dict[str, Any] = {"max_length": MAX_LENGTH, "sides_hidden": 512, "whole_words": True}
-HIDING = {"spans": 0.55, "fresh": 0.3}
+HIDING = {"written": 0.5, "spans": 0.2, "fresh": 0.3}
 TRAINING = TrainingConfig(
     steps=10**6, tokens_per_batch=131_072, learning_rate=4e-4, warmup=200, weight_decay=0.01, skew=0.8, ema=0.998,
     evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.7,
@@ -80,19 +80,18 @@ def _tokenise(tokenizer_path: Path, capitals: int, part: str) -> TokenisedTexts:
     return TokenisedTexts.from_ids(Tokenizer.load(tokenizer_path).encode_many(texts), MAX_LENGTH)
 
 
-def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[SpanBLM, Tokenizer]:
+def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[SpanWriter, Tokenizer]:
     """Make the model to train: on a backbone, or from the weights of a model, of which ``layers`` may be kept."""
     torch.manual_seed(0)
     if backbone is not None:
         source = CausalPretrained.load(backbone)
         tokenizer = source.tokenizer(merges=MERGES)
-        return SpanBLM.on(source, tokenizer, **SETTINGS | HIDING), tokenizer
+        return SpanWriter.on(source, tokenizer, **SETTINGS | HIDING), tokenizer
     assert start is not None
     loaded = checkpoint.load(locate(start))
     assert isinstance(loaded.model, BLM)
     model = loaded.model if layers is None else shortened(loaded.model, layers)
-    spanned = model if isinstance(model, SpanBLM) else SpanBLM.from_words(model, loaded.tokenizer, **HIDING)
-    return spanned.train(), loaded.tokenizer
+    return SpanWriter.from_words(model, loaded.tokenizer, **HIDING).train(), loaded.tokenizer
 
 
 def shortened(model: BLM, layers: int) -> BLM:
@@ -116,7 +115,7 @@ def shortened(model: BLM, layers: int) -> BLM:
 
 def main(
     out: Path,
-    model: SpanBLM,
+    model: SpanWriter,
     tokenizer: Tokenizer,
     training: TrainingConfig,
     parts: Sequence[str],

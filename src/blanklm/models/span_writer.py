@@ -1,0 +1,124 @@
+"""A SpanBLM that also writes spans from left to right, each word in sight of all that was written before it.
+
+    p(span | c) = p(n | c, b) * prod_j p(w_j | c, n, w_1 ... w_j-1), the last of them END
+
+A canvas is read once, and every word of its spans is learnt, and written, after it (``core/writing.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from blanklm.core.conceal import conceal
+from blanklm.core.orders import uniform
+from blanklm.core.regions import draw_regions
+from blanklm.core.texts import Batch
+from blanklm.core.writing import Writings, write_out
+from blanklm.models.registry import register
+from blanklm.models.span_blm import (
+    LENGTH_WEIGHT,
+    LENGTHS,
+    SPAN,
+    SPAN_OF,
+    STREAM,
+    TOLD,
+    UNTOLD,
+    WORDS,
+    SpanBLM,
+    SpanBLMConfig,
+    SpanTargets,
+    words_in_blanks,
+)
+
+WORD_WEIGHT = 2.0  # of a word that is written from left to right, beside a token of the bound
+
+
+@dataclass(frozen=True)
+class SpanWriterConfig(SpanBLMConfig):
+    written: float = 0.5  # the share of texts whose spans are written from left to right
+
+
+@dataclass(frozen=True)
+class WritingTargets:
+    writings: Writings
+    kinds: Tensor  # [T]
+    tokens: Tensor  # [B] of each text, hidden or given
+    words: Tensor  # [K] that a blank hides
+    asked: Tensor  # [K] 1 / the blanks of its text, where the length is not told, else 0
+    of: Tensor  # [K] its text
+
+
+@dataclass(frozen=True)
+class SpanWriterTargets:
+    drawn: SpanTargets | None
+    written: WritingTargets | None
+    is_written: Tensor  # [B] bool
+
+
+@register("span-writer", SpanWriterConfig)
+class SpanWriter(SpanBLM):
+    config: SpanWriterConfig
+    config_class = SpanWriterConfig
+
+    def prepare(self, batch: Batch) -> SpanWriterTargets:
+        is_written = uniform(batch.seeds ^ (STREAM + 1), 1)[:, 0] < self.config.written  # [B]
+        return SpanWriterTargets(
+            super().prepare(_part(batch, ~is_written)) if not is_written.all() else None,
+            self.prepare_written(_part(batch, is_written)) if is_written.any() else None,
+            is_written,
+        )
+
+    def prepare_written(self, batch: Batch) -> WritingTargets:
+        """Hide a region of each text, to be written as it stands; tell some lengths, with how much of them is left."""
+        tokens, lengths, seeds = batch.tokens, batch.lengths, batch.seeds
+        region = draw_regions(tokens, lengths, seeds, self.starts_word, self.marks)  # [B, L]
+        drawn = uniform(seeds ^ STREAM, 1 + tokens.shape[1])  # [B, 1 + L]
+        concealed = conceal(tokens, lengths, ~region)
+        starts = self.starts_word[tokens]  # [B, L]
+        words = words_in_blanks(concealed, starts)  # [B, L] from each token to the end of its span
+        starts[:, 0] = True
+        begins = concealed.hidden & (concealed.left == 0)  # [B, L]
+        tells = (drawn[:, :1] >= UNTOLD) & ((drawn[:, :1] < TOLD) | (drawn[:, 1:] < 0.5))  # [B, L] where spans begin
+        position = torch.arange(tokens.shape[1], device=tokens.device)
+        is_told = tells.gather(1, (position - concealed.left).clamp_min(0))  # [B, L] of each hidden token
+        told_after = torch.where(is_told, SPAN_OF + (words - starts.long()).clamp(0, LENGTHS - 1), WORDS)
+        words = words.clamp_max(LENGTHS - 1)
+        writings = write_out(tokens, concealed, torch.where(tells, SPAN_OF + words, SPAN), told_after)
+        of, at = begins.nonzero(as_tuple=True)  # [K] each
+        share = 1 / begins.sum(1).clamp_min(1)  # [B]
+        asked = share[of] * ~tells[of, at]
+        kinds = writings.told.index_fill(0, writings.canvas_blanks, SPAN)
+        return WritingTargets(writings, kinds, lengths, words[of, at], asked, of)
+
+    def loss(self, targets: SpanWriterTargets) -> Tensor:
+        losses = torch.zeros(len(targets.is_written), device=self.device)
+        if targets.drawn is not None:
+            losses = losses.masked_scatter(~targets.is_written, super().loss(targets.drawn))
+        if targets.written is not None:
+            losses = losses.masked_scatter(targets.is_written, self.writing_loss(targets.written))
+        return losses
+
+    def writing_loss(self, targets: WritingTargets) -> Tensor:
+        z = self.read(targets)
+        lost = WORD_WEIGHT * self.lost(z, targets)
+        log_p_length = self.length_of_blank(z[targets.writings.begins]).float().log_softmax(1)  # [K, LENGTHS]
+        log_p_length = log_p_length.gather(1, targets.words[:, None]).squeeze(1) * targets.asked  # [K]
+        return lost - LENGTH_WEIGHT * targets.tokens * torch.zeros_like(lost).index_add(0, targets.of, log_p_length)
+
+    def read(self, targets: WritingTargets) -> Tensor:
+        return self.encode_kinds(targets.writings.symbols, targets.writings.packing, targets.kinds)
+
+    def lost(self, z: Tensor, targets: WritingTargets) -> Tensor:
+        writings = targets.writings
+        logits = self.word_logits(z[writings.predicts])  # [S, V]
+        nats = F.cross_entropy(logits, writings.target, reduction="none")  # [S]
+        return nats.new_zeros(len(targets.tokens)).index_add(0, writings.text, nats)  # [B]
+
+
+def _part(batch: Batch, rows: Tensor) -> Batch:
+    tokens = batch.tokens[rows]
+    return Batch(tokens, batch.lengths[rows], batch.fractions[rows], batch.seeds[rows], batch.for_gpu)
