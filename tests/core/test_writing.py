@@ -22,7 +22,7 @@ def drawn(seed):
 
 
 def plainly(text, hidden):
-    """(symbol, position, target, told, on the canvas) of each symbol; ``told`` is a token's own id, and its negative."""
+    """(symbol, position, target, told, on the canvas) of each; tokens are told their ids, spans their first, negated."""
     canvas, written, blanks = [], [], 0
     for i, token in enumerate(text):
         place = len(canvas) + GAP * blanks

@@ -72,7 +72,7 @@ def write_out(tokens: Tensor, concealed: Concealed, told_first: Tensor, told_aft
 
     Where a span begins, what ``told_first`` [B, L] says of its first token is told; with each token, ``told_after``.
     """
-    hidden, width, device = concealed.hidden, tokens.shape[1], tokens.device
+    hidden, device = concealed.hidden, tokens.device
     begins = hidden & (concealed.left == 0)  # [B, L]
     run, so_far = begins.cumsum(1), hidden.cumsum(1) - 1  # [B, L] spans begun, tokens hidden before
     written = hidden.sum(1) + begins.sum(1)  # [B]

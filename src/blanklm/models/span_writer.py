@@ -8,10 +8,10 @@ A canvas is read once, and every word of its spans is learnt, and written, after
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from blanklm.core.conceal import conceal
 from blanklm.core.orders import uniform
@@ -94,7 +94,7 @@ class SpanWriter(SpanBLM):
         kinds = writings.told.index_fill(0, writings.canvas_blanks, SPAN)
         return WritingTargets(writings, kinds, lengths, words[of, at], asked, of)
 
-    def loss(self, targets: SpanWriterTargets) -> Tensor:
+    def loss(self, targets: Any) -> Tensor:
         losses = torch.zeros(len(targets.is_written), device=self.device)
         if targets.drawn is not None:
             losses = losses.masked_scatter(~targets.is_written, super().loss(targets.drawn))
@@ -103,6 +103,7 @@ class SpanWriter(SpanBLM):
         return losses
 
     def writing_loss(self, targets: WritingTargets) -> Tensor:
+        """- log p of the spans of each text [B], and of the lengths of those it is not told."""
         z = self.read(targets)
         lost = WORD_WEIGHT * self.lost(z, targets)
         log_p_length = self.length_of_blank(z[targets.writings.begins]).float().log_softmax(1)  # [K, LENGTHS]
@@ -110,13 +111,15 @@ class SpanWriter(SpanBLM):
         return lost - LENGTH_WEIGHT * targets.tokens * torch.zeros_like(lost).index_add(0, targets.of, log_p_length)
 
     def read(self, targets: WritingTargets) -> Tensor:
+        """Canvases and what is written into them -> z [T, d]."""
         return self.encode_kinds(targets.writings.symbols, targets.writings.packing, targets.kinds)
 
     def lost(self, z: Tensor, targets: WritingTargets) -> Tensor:
+        """- log p(w_1, w_2, ..., END | c, n) [B], summed over the spans of each text."""
         writings = targets.writings
-        logits = self.word_logits(z[writings.predicts])  # [S, V]
-        nats = F.cross_entropy(logits, writings.target, reduction="none")  # [S]
-        return nats.new_zeros(len(targets.tokens)).index_add(0, writings.text, nats)  # [B]
+        row = torch.arange(len(writings.target), device=z.device)
+        log_p = self.log_p_words(z[writings.predicts], row, writings.target)  # [S]
+        return log_p.new_zeros(len(targets.tokens)).index_add(0, writings.text, -log_p)  # [B]
 
 
 def _part(batch: Batch, rows: Tensor) -> Batch:
