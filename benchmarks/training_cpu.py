@@ -29,10 +29,10 @@ from torch.nn import functional as F
 
 from blanklm.core.conceal import conceal
 from blanklm.core.orders import bound, show_first, uniform_ranks
+from blanklm.core.rotation import rotate
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch, TokenisedTexts
 from blanklm.models.blm import BLM
-from blanklm.models.encoder import rotate
 from blanklm.paper.provenance import hardware, write_result
 from blanklm.training.epochs import Draw, training_epoch
 

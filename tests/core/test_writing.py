@@ -22,20 +22,23 @@ def drawn(seed):
 
 
 def plainly(text, hidden):
-    """(symbol, position, target, told, on the canvas) of each; tokens are told their ids, spans their first, negated."""
+    """(symbol, position, target, told, shift) of each; tokens are told their ids, spans their first, negated.
+
+    What is written has no shift (None).
+    """
     canvas, written, blanks = [], [], 0
     for i, token in enumerate(text):
-        place = len(canvas) + GAP * blanks
+        place, gaps = len(canvas), GAP * blanks
         if not hidden[i]:
-            canvas.append((token, place, 0, 0, True))
+            canvas.append((token, place, 0, 0, gaps))
         elif i == 0 or not hidden[i - 1]:
-            canvas.append((BLANK, place, 0, 0, True))
+            canvas.append((BLANK, place, 0, 0, gaps))
             blanks += 1
             end = next((j for j in range(i, len(text)) if not hidden[j]), len(text))
             targets = [*text[i + 1 : end], END]
-            written.append((BLANK, place, token, -token, False))
+            written.append((BLANK, place + gaps, token, -token, None))
             written += [
-                (text[j], place + 1 + j - i, target, text[j], False)
+                (text[j], place + gaps + 1 + j - i, target, text[j], None)
                 for j, target in zip(range(i, end), targets, strict=True)
             ]
     return canvas + written
@@ -54,16 +57,17 @@ def test_a_writing_is_each_canvas_and_then_its_spans(seed):
     packing = writings.packing
     assert writings.symbols.tolist() == [symbol for symbol, *_ in flat]
     assert packing.position.tolist() == [position for _, position, *_ in flat]
-    assert packing.longest == max(position for _, position, *_ in flat) + 1
+    assert packing.shift.tolist() == [shift or 0 for *_, shift in flat]
+    assert packing.longest == max(position + (shift or 0) for _, position, _, _, shift in flat) + 1
     assert writings.told.tolist() == [told for *_, told, _ in flat]
-    assert packing.on_canvas.tolist() == [on_canvas for *_, on_canvas in flat]
-    assert writings.predicts.tolist() == [i for i, (*_, on_canvas) in enumerate(flat) if not on_canvas]
-    assert writings.target.tolist() == [target for _, _, target, _, on_canvas in flat if not on_canvas]
-    of_text = [b for b, text in enumerate(expected) for *_, on_canvas in text if not on_canvas]
+    assert packing.on_canvas.tolist() == [shift is not None for *_, shift in flat]
+    assert writings.predicts.tolist() == [i for i, (*_, shift) in enumerate(flat) if shift is None]
+    assert writings.target.tolist() == [target for _, _, target, _, shift in flat if shift is None]
+    of_text = [b for b, text in enumerate(expected) for *_, shift in text if shift is None]
     assert writings.text.tolist() == of_text
-    blanks = [(i, on_canvas) for i, (symbol, *_, on_canvas) in enumerate(flat) if symbol == BLANK]
-    assert writings.begins.tolist() == [i for i, on_canvas in blanks if not on_canvas]
-    assert writings.canvas_blanks.tolist() == [i for i, on_canvas in blanks if on_canvas]
+    blanks = [(i, shift) for i, (symbol, *_, shift) in enumerate(flat) if symbol == BLANK]
+    assert writings.begins.tolist() == [i for i, shift in blanks if shift is None]
+    assert writings.canvas_blanks.tolist() == [i for i, shift in blanks if shift is not None]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from blanklm.core.packing import Packing
+from blanklm.core.rotation import rotate
 from blanklm.core.special import PAD
 from blanklm.models.attention import _attend_padded, attend
-from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise, rotate
+from blanklm.models.encoder import Encoder, EncoderConfig, drop_by_bits, drop_by_hash, initialise
 from blanklm.models.init import init_heads_on_neighbours
 from blanklm.paper.baselines.init import init_marian_on_positions, init_roberta_on_neighbours
 from blanklm.paper.baselines.predictor import PredictorConfig

@@ -356,6 +356,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
 
 def test_a_state_is_saved_whenever_a_minute_of_work_has_passed(tmp_path, monkeypatch):
     monkeypatch.setattr("blanklm.training.run.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("blanklm.training.run.SAVING", 1e9)
     tokenizer, texts = corpus()
     config = TrainingConfig(steps=3, tokens_per_batch=64)
     run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)

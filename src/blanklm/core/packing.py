@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from blanklm.core.conceal import Concealed
+from blanklm.core.rotation import Turns, TurnsOf
 from blanklm.core.special import BLANK, PAD
 
 Attention = Callable[[Tensor, Tensor, Tensor, "Packing", bool], Tensor]  # of q, k, v [T, H, d/H]; whether causal
@@ -66,6 +67,10 @@ class Packing:
         if on_gpu and 2 * longest <= ROWS[-1]:
             return cls.in_rows(lengths, longest, next(row for row in ROWS if 2 * longest <= row))
         return cls.of(lengths, longest)
+
+    def turned(self, turns: TurnsOf) -> tuple[Turns, Packing]:
+        """Return the turns of all symbols, and the packing with what else its attention needs of them."""
+        return turns(self.position, self.longest), self
 
     def attend(self, within: Attention, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
         """Let every sequence attend to itself by attention ``within`` sequences; others override what they read."""

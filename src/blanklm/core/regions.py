@@ -18,7 +18,7 @@ MARK, CLAUSE_END, SENTENCE_END = 1, 2, 3  # what a token is that has no letter a
 
 LONGEST = 30  # words in a span
 MORE_SPANS = (0.40, 0.20, 0.08)  # the probability of at least two, three, four spans
-WHOLE_TEXT = 0.02  # the probability that nothing is given
+WHOLE_TEXT = 0.04  # the probability that nothing is given
 # Kinds of span, by the upper end of each kind's share of [0, 1): to the end of its clause, of its sentence, a whole
 # sentence; the rest have a length that is log-uniform in 1..LONGEST.
 TO_CLAUSE_END, TO_SENTENCE_END, SENTENCE = 0.15, 0.30, 0.40

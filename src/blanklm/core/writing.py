@@ -3,20 +3,21 @@
     canvas    She opened the _ and _ .
     written   _ door <end> _ looked out of the window <end>        (what is predicted: door <end>, looked out of ...)
 
-A canvas reads itself in both directions, and knows nothing of what is written. What is written reads the whole canvas
-and all that was written before it. Each blank of the canvas is followed by a gap in the positions, and its words stand
-there: after what precedes the blank and before what follows it.
+A canvas reads itself in both directions, as any canvas, and knows nothing of what is written. What is written reads
+the whole canvas and all that was written before it. To what is written, each blank of the canvas is followed by a gap
+in the positions, and its words stand there: after what precedes the blank and before what follows it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from blanklm.core.conceal import Concealed
 from blanklm.core.packing import Attention, Packing
+from blanklm.core.rotation import Turns, TurnsOf, rotate
 from blanklm.core.special import BLANK, EOS, PAD
 
 END = EOS  # what is predicted where a span ends
@@ -25,31 +26,40 @@ GAP = 64  # positions that are kept free after a blank
 
 @dataclass(frozen=True, kw_only=True)
 class WritingPacking(Packing):
-    """Canvases, each followed by what is written into its blanks; ``position`` has the gaps."""
+    """Canvases, each followed by what is written into its blanks."""
 
     along: Packing  # each canvas and what follows it as one sequence
     apart: Packing  # as two
     on_canvas: Tensor  # [T] bool
+    shift: Tensor  # [T] how much further on a symbol of a canvas stands for what is written: by the gaps before it
+    shift_turns: Turns | None = None  # of keys, by the shift
 
     @classmethod
-    def of_both(cls, canvases: Tensor, written: Tensor, longest: int, position: Tensor) -> WritingPacking:
-        """``canvases`` and ``written`` [B] are lengths; ``position`` [B, longest] that of each symbol."""
+    def of_both(
+        cls, canvases: Tensor, written: Tensor, longest: int, position: Tensor, shift: Tensor
+    ) -> WritingPacking:
+        """``canvases`` and ``written`` [B] are lengths; ``position`` and ``shift`` [B, longest], of each symbol."""
         along = Packing.of(canvases + written, longest)
         apart = Packing.of(torch.stack((canvases, written), 1).flatten(), longest)
+        position, shift = (part[along.sequence, along.position] for part in (position, shift))  # [T] each
         return cls(
             starts=along.starts,
             lengths=along.lengths,
             sequence=along.sequence,
-            position=position[along.sequence, along.position],
-            longest=int(position.max()) + 1,
+            position=position,
+            longest=int((position + shift).max()) + 1,
             along=along,
             apart=apart,
             on_canvas=along.position < canvases[along.sequence],
+            shift=shift,
         )
+
+    def turned(self, turns: TurnsOf) -> tuple[Turns, Packing]:
+        return turns(self.position, self.longest), replace(self, shift_turns=turns(self.shift, self.longest))
 
     def attend(self, within: Attention, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
         both_ways = within(q, k, v, self.apart, False)
-        after = within(q, k, v, self.along, True)
+        after = within(q, k if self.shift_turns is None else rotate(k, self.shift_turns), v, self.along, True)
         return torch.where(self.on_canvas[:, None, None], both_ways, after)
 
 
@@ -81,9 +91,9 @@ def write_out(tokens: Tensor, concealed: Concealed, told_first: Tensor, told_aft
     at = torch.where(hidden, so_far + run, longest_written)  # [B, L] where a token stands among what is written
     start = torch.where(begins, so_far + run - 1, longest_written)  # [B, L] where its span begins
     following = torch.where(concealed.right > 0, tokens.roll(-1, 1), END)  # [B, L]
-    gaps = GAP * ((canvas == BLANK).cumsum(1) - (canvas == BLANK).long())  # [B, C]
-    on_canvas = torch.arange(longest_canvas, device=device) + gaps  # [B, C] positions
-    blank = on_canvas.gather(1, concealed.place.clamp_max(longest_canvas - 1))  # [B, L] position of its blank
+    gaps = GAP * ((canvas == BLANK).cumsum(1) - (canvas == BLANK).long())  # [B, C] before each symbol
+    on_canvas = torch.arange(longest_canvas, device=device).expand_as(gaps)  # [B, C] positions
+    blank = (on_canvas + gaps).gather(1, concealed.place.clamp_max(longest_canvas - 1))  # [B, L] where its blank is
 
     def laid(of_tokens: Tensor, of_starts: Tensor) -> Tensor:
         out = tokens.new_full((len(tokens), longest_written + 1), PAD)  # the last column takes what is shown
@@ -93,12 +103,14 @@ def write_out(tokens: Tensor, concealed: Concealed, told_first: Tensor, told_aft
     targets = torch.cat((torch.zeros_like(canvas), laid(following, tokens)), 1)
     told = torch.cat((torch.zeros_like(canvas), laid(told_after, told_first)), 1)
     positions = torch.cat((on_canvas, laid(blank + concealed.left + 1, blank)), 1)
+    shifts = torch.cat((gaps, gaps.new_zeros(len(tokens), longest_written)), 1)
     longest = longest_canvas + longest_written
     column = torch.arange(longest, device=device)
     canvases = concealed.lengths[:, None]
     source = torch.where(column < canvases, column, (longest_canvas + column - canvases).clamp_max(longest - 1))
-    symbols, targets, told, positions = (part.gather(1, source) for part in (symbols, targets, told, positions))
-    packing = WritingPacking.of_both(concealed.lengths, written, longest, positions)
+    parts = (symbols, targets, told, positions, shifts)
+    symbols, targets, told, positions, shifts = (part.gather(1, source) for part in parts)
+    packing = WritingPacking.of_both(concealed.lengths, written, longest, positions, shifts)
     packed = packing.along.lay(symbols)  # [T]
     predicts = (~packing.on_canvas).nonzero().squeeze(1)  # [S]
     return Writings(

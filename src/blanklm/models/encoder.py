@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.core.packing import Packing
+from blanklm.core.rotation import Turns, rotate
 from blanklm.core.special import BLANK, EOS
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache, attend
@@ -75,7 +76,7 @@ class Encoder(nn.Module):
 
     def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
-        rotary = self.rotary(packing)
+        rotary, packing = packing.turned(self.rotary)
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
@@ -97,9 +98,7 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
-    def forward(
-        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, cache: LayerCache | None = None
-    ) -> Tensor:
+    def forward(self, z: Tensor, rotary: Turns, packing: Packing, cache: LayerCache | None = None) -> Tensor:
         total, width = z.shape
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
@@ -178,13 +177,13 @@ class Rotary(nn.Module):
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
-    def forward(self, packing: Packing) -> tuple[Tensor, Tensor]:
-        """[T, 1, d/H / 2] each."""
-        if packing.longest <= TABULATED:
-            return self.cos[packing.position], self.sin[packing.position]
-        return self.angles(packing.position)
+    def forward(self, position: Tensor, longest: int) -> Turns:
+        """Return cos and sin of each ``position`` [T] below ``longest``."""
+        if longest <= TABULATED:
+            return self.cos[position], self.sin[position]
+        return self.angles(position)
 
-    def angles(self, position: Tensor) -> tuple[Tensor, Tensor]:
+    def angles(self, position: Tensor) -> Turns:
         """cos and sin [T, 1, d/H / 2] of position times frequency."""
         if position.is_meta:  # a model that is only counted; arithmetic there would import torch's compiler
             return (torch.empty(len(position), 1, len(self.frequencies)),) * 2
@@ -196,13 +195,6 @@ def frequencies(width: int, base: float = 10_000.0) -> Tensor:
     """[d/2] radians per position, by which the pairs of a vector of this width turn."""
     exponents = torch.tensor(range(0, width, 2))  # ``arange`` on the meta device would import torch's compiler
     return exponents if exponents.is_meta else base ** (-exponents / width)  # see ``Rotary.angles``
-
-
-def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair (x_i, x_{i + d/2H}) of x [T, H, d/H] by its position's angle: q.k depends on distance alone."""
-    cos, sin = (part.to(x.dtype) for part in rotary)
-    first, second = x.chunk(2, dim=-1)  # each [T, H, d/H / 2]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
 def initialise(module: nn.Module) -> None:

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.core.packing import Packing
+from blanklm.core.rotation import Turns, rotate
 from blanklm.core.special import BLANK
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache, attend
-from blanklm.models.encoder import WORDS_AT_ONCE, Encoder, EncoderLayer, WordVectors, rotate
+from blanklm.models.encoder import WORDS_AT_ONCE, Encoder, EncoderLayer, WordVectors
 from blanklm.models.llama import LlamaEncoder, LlamaLayer
 
 GREATEST = 127  # of the whole numbers
@@ -122,9 +123,7 @@ class Int8LlamaLayer(nn.Module):
         self.gate_and_in = _side_by_side(layer.gate, layer.feedforward_in)
         self.feedforward_out = Int8Matrix(layer.feedforward_out.weight)
 
-    def forward(
-        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, cache: LayerCache | None = None
-    ) -> Tensor:
+    def forward(self, z: Tensor, rotary: Turns, packing: Packing, cache: LayerCache | None = None) -> Tensor:
         heads, groups = self.heads, self.key_value_heads
         qkv = _after_norm(self.attention_norm, z, self.queries_keys_values)  # [T, (H + 2 G) d/H]
         qkv = qkv.unflatten(1, (heads + 2 * groups, -1))  # [T, H + 2 G, d/H]

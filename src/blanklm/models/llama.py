@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from blanklm.core.packing import Packing
+from blanklm.core.rotation import Turns, rotate
 from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache, attend
-from blanklm.models.encoder import Rotary, frequencies, rotate
+from blanklm.models.encoder import Rotary, frequencies
 from blanklm.models.settings import Settings
 
 
@@ -73,7 +74,7 @@ class LlamaEncoder(nn.Module):
 
     def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
         """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
-        rotary = self.rotary(packing)
+        rotary, packing = packing.turned(self.rotary)
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = vectors
@@ -99,9 +100,7 @@ class LlamaLayer(nn.Module):
         self.feedforward_in = nn.Linear(config.width, config.feedforward, bias=False)
         self.feedforward_out = nn.Linear(config.feedforward, config.width, bias=False)
 
-    def forward(
-        self, z: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, cache: LayerCache | None = None
-    ) -> Tensor:
+    def forward(self, z: Tensor, rotary: Turns, packing: Packing, cache: LayerCache | None = None) -> Tensor:
         x = self.attention_norm(z)  # [T, d]
         q = rotate(self.query_norm(self.queries(x).unflatten(1, (self.heads, -1))), rotary)  # [T, H, d/H]
         k = rotate(self.key_norm(self.keys(x).unflatten(1, (self.key_value_heads, -1))), rotary)  # [T, G, d/H]

@@ -43,7 +43,8 @@ from blanklm.training.progress import Advance, Progress, duration, progress_bar,
 from blanklm.training.quantise import grouped_matrices, rounded_in_place
 from blanklm.training.streamed import StreamedTexts
 
-SAVE_SECONDS = 60.0  # of work, at most, that is lost when a run is killed
+SAVE_SECONDS = 60.0  # of work, at most, that is lost when a run is killed,
+SAVING = 0.02  # unless saving would take more than this share of the time
 ESTIMATE_SECONDS = 3.0  # of work after which the time of a run is estimated
 STEPS_WORTH_COMPILING = 500  # compiling takes the time of some hundred steps
 
@@ -121,6 +122,7 @@ class Run:
             list(grouped_matrices(part).values()) if config.bits else [] for part in (plain, self.kept_model)
         )
         self.saved_at = 0.0  # the clock when the state was last saved, or the run began
+        self.save_after = SAVE_SECONDS  # of work since then
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         saved = (self.progress, self.schedule, self.average)
         self.accelerator.register_for_checkpointing(*(part for part in saved if part is not None))
@@ -251,11 +253,13 @@ class Run:
                 running, since, tokens_since, progress.running_tokens = torch.zeros_like(running), now, 0, 0
             if progress.step % config.evaluate_every == 0 or last:
                 self._evaluate()
-            if progress.step % config.save_every == 0 or last or self._a_minute_has_passed():
+            if progress.step % config.save_every == 0 or last or self._should_save():
                 progress.running_loss = self._sum_over_processes(running)
                 progress.places = gather_object([planned.place]) if planned.place is not None else []
+                started = time.perf_counter()
                 self.files.save_state(progress.step)
                 self.saved_at = time.perf_counter()
+                self.save_after = max(SAVE_SECONDS, (self.saved_at - started) / SAVING)
             if last or (config.patience and progress.evaluations_since_best >= config.patience):
                 break
         self.accelerator.wait_for_everyone()  # a process that leaves early takes its connections from the others
@@ -265,9 +269,9 @@ class Run:
             say(f"saved at {done} in {self.folder}: go on with --resume (resume=True)")
             raise KeyboardInterrupt
 
-    def _a_minute_has_passed(self) -> bool:
+    def _should_save(self) -> bool:
         """Whether it is time to save; processes agree on that where they wait for each other anyway."""
-        passed = time.perf_counter() - self.saved_at >= SAVE_SECONDS
+        passed = time.perf_counter() - self.saved_at >= self.save_after
         if self.accelerator.num_processes == 1:
             return passed
         if self.progress.step % self.config.log_every:

@@ -11,12 +11,13 @@ from blanklm.api import BlankLM
 from blanklm.core.conceal import conceal
 from blanklm.core.likelihood import bound, exact, monte_carlo
 from blanklm.core.packing import pack
+from blanklm.core.rotation import rotate
 from blanklm.core.texts import Batch, one_stream, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.backbone import BackboneConfig
 from blanklm.models.blm import BLM
-from blanklm.models.encoder import EncoderConfig, rotate
+from blanklm.models.encoder import EncoderConfig
 from blanklm.paper.baselines.context_blm import ContextBLM, ContextBLMConfig, Contexts
 from blanklm.paper.baselines.temperature import apply_temperature
 from blanklm.paper.streams import TextsInContext

@@ -11,15 +11,21 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 from blanklm.api import BlankLM
 from blanklm.data import read_corpus
-from blanklm.paper.bundled.english import DECODINGS, EVERY, RATIOS
 from blanklm.paper.provenance import Row, write_result
 from blanklm.paper.tasks.causal_judge import CausalJudge
 from blanklm.paper.tasks.infilling import evaluate
 from blanklm.paper.tasks.spans import KINDS, evaluate_spans
 
+RATIOS, EVERY = (0.1, 0.3, 0.5), 16  # what is hidden of words, and of which validation texts
+DECODINGS: dict[str, dict[str, Any]] = {
+    "all blanks at once": {"order": "parallel"},
+    "at once where p is at least 0.5": {"order": "parallel", "threshold": 0.5},
+    "one word at a time": {},
+}
 SHORTEST, LONGEST = 8, 40  # words of the texts in which spans are hidden
 
 
