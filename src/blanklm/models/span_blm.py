@@ -38,7 +38,7 @@ from blanklm.options import Blanks
 LENGTHS = 32  # 0 (the rest of a word), 1, 2, ... words; the last: as many or more
 WORDS, SPAN, SPAN_OF = 0, 1, 2  # kinds of blank: hidden words, a span, and from here on a span of 0, 1, 2, ... words
 UNTOLD, TOLD = 1 / 3, 2 / 3  # share of canvases that tell no length; all lengths, up to here; the rest tell some
-FIRST_WEIGHT, LENGTH_WEIGHT = 1.0, 0.1  # of these losses beside the bound, all per token
+FIRST_WEIGHT, LENGTH_WEIGHT = 1.0, 0.2  # of these losses beside the bound, all per token
 STREAM = 0x2545F491  # tells the random numbers of hiding and telling from those of orders and regions
 
 
