@@ -17,7 +17,7 @@ import blanklm.pretrained
 from blanklm import BlankLM, BlankLMError, Constraint, Fill
 from blanklm.core.template import Blank, Template
 from blanklm.decoding.budget import TOKENS_IN_WORD
-from blanklm.decoding.span_scores import PARTS
+from blanklm.decoding.span_view import PARTS
 from blanklm.errors import CheckpointError, ConstraintError
 from blanklm.paper.tasks.masking import mask_corpus
 from tests.support.canvases import CANVAS

@@ -15,65 +15,118 @@ from blanklm.core.special import BLANK, SPECIAL_TOKENS
 from blanklm.core.template import Template
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding import span_scores
+from blanklm.core.writing import END
+from blanklm.decoding import span_view
 from blanklm.decoding.budget import NO_REPEAT_WITHIN
 from blanklm.decoding.constraint import Constraint
 from blanklm.decoding.fill import fill
 from blanklm.decoding.options import FillOptions
-from blanklm.decoding.span_scores import ONE_WORD, choose_lengths
 from blanklm.decoding.span_tasks import divide
+from blanklm.decoding.span_view import ONE_WORD, choose_lengths
+from blanklm.models.span_writer import SpanWriter
 from tests.support.canvases import WORDS, check_constraints, sample, text_of
-from tests.support.models import make_span_blm
+from tests.support.models import make_span_blm, make_span_writer
 
-MODEL = make_span_blm(vocabulary=len(WORDS), seed=3, spans=1.0)
+MODELS = {
+    "span-blm": make_span_blm(vocabulary=len(WORDS), seed=3, spans=1.0),
+    "span-writer": make_span_writer(vocabulary=len(WORDS), seed=3, spans=1.0),
+}
 BPE = Tokenizer.train("bpe", ["the quick brown fox jumps over the lazy dog again and again"] * 9, vocabulary=290)
-BPE_MODEL = make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0)
+BPE_MODELS = {
+    "span-blm": make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0),
+    "span-writer": make_span_writer(vocabulary=len(BPE), seed=5, spans=1.0),
+}
 OPEN = range(len(SPECIAL_TOKENS), len(WORDS))  # the words that may be written
 
 
-def drafts_of(text, model=MODEL, **options):
+@pytest.fixture(params=MODELS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def model(kind):
+    return MODELS[kind]
+
+
+@pytest.fixture
+def bpe_model(kind):
+    return BPE_MODELS[kind]
+
+
+def drafts_of(text, model, **options):
     return fill(model, [text], FillOptions(**options))[0]
 
 
-def log_p(items, words, token, model=MODEL):
-    """Log p of the first token of the leftmost blank, which holds so many words, and of what follows it: no, yes."""
-    ids, lengths = pad([items])
-    told = torch.full_like(ids, -1)
-    told[0, items.index(BLANK)] = words
-    scores = model.score_spans(ids, lengths, ids.shape[1], told)
-    more = scores.log_p_more(torch.tensor([0]), torch.tensor([token]))[0]
-    return float(scores.log_p_first[0, token]), *more.tolist()
+def log_p_of(model, ids, words):
+    """Log p of these words, written from left to right into the one blank of a canvas that is told how many it holds.
+
+    A SpanBLM reads a canvas for each word, and says whether a blank is left after it; a SpanWriter ends the span.
+    """
+    total, items = 0.0, list(ids)
+    if isinstance(model, SpanWriter):
+        (page,) = model.open_pages(*pad([items]), len(items))
+        for last, token, left in zip((BLANK, *words), (*words, END), range(len(words), -1, -1), strict=True):
+            scores = model.write([page], [last], [left])
+            (page,) = scores.pages
+            total += float(scores.log_p[0, token])
+        return total
+    for k, token in enumerate(words):
+        canvas, lengths = pad([items])
+        told = torch.full_like(canvas, len(words) - k)
+        scores = model.score_spans(canvas, lengths, len(items), told)
+        more = k + 1 < len(words)
+        total += float(scores.log_p_first[0, token])
+        total += float(scores.log_p_more(torch.tensor([0]), torch.tensor([token]))[0, int(more)])
+        at = items.index(BLANK)
+        items[at : at + 1] = [token, BLANK] if more else [token]
+    return total
 
 
-def test_a_wide_beam_finds_the_most_probable_words_of_the_length_and_their_probability():
+def log_p_of_lengths(model, ids):
+    """Log p of 0, 1, 2, ... words in the one blank of a canvas."""
+    canvas, lengths = pad([ids])
+    if isinstance(model, SpanWriter):
+        return model.write(model.open_pages(canvas, lengths, len(ids)), [BLANK], [-1]).log_p_length[0]
+    return model.score_spans(canvas, lengths, len(ids), torch.full_like(canvas, -1)).log_p_length[0]
+
+
+def test_a_wide_beam_finds_the_most_probable_words_of_the_length_and_their_probability(model):
     text = text_of("a ___[3] b")
-    at, joint = 1, {}
-    for fills in itertools.product(OPEN, repeat=3):
-        items, total = list(text.ids), 0.0
-        for k, token in enumerate(fills):
-            word, closed, left_open = log_p(items, 3 - k, token)
-            total += word + (left_open if k < 2 else closed)
-            items[at + k : at + k + 1] = [token, BLANK] if k < 2 else [token]
-        joint[fills] = total
+    joint = {words: log_p_of(model, text.ids, words) for words in itertools.product(OPEN, repeat=3)}
     best = max(joint, key=joint.__getitem__)
-    draft = drafts_of(text, beam=len(OPEN) ** 2)[0]
+    draft = drafts_of(text, model, beam=len(OPEN) ** 2)[0]
     assert draft.spans(1) == [list(best)]
     assert draft.log_prob == pytest.approx(joint[best], abs=1e-4)
-    greedy = drafts_of(text)[0]
+    greedy = drafts_of(text, model)[0]
     assert greedy.log_prob == pytest.approx(joint[tuple(greedy.spans(1)[0])], abs=1e-4)
     assert sum(greedy.actions()[1]) == pytest.approx(greedy.log_prob, abs=1e-4)
 
 
-def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_of_the_fill(monkeypatch):
+def test_a_length_that_is_open_is_chosen_by_its_probability_and_counts_in_that_of_the_fill(monkeypatch, model):
     text = text_of("a ___[1-4] b")
-    ids, lengths = pad([text.ids])
-    log_p_length = MODEL.score_spans(ids, lengths, ids.shape[1], torch.full_like(ids, -1)).log_p_length[0]
-    among = log_p_length[1:5].log_softmax(0)
+    among = log_p_of_lengths(model, text.ids)[1:5].log_softmax(0)
     for wanted in range(1, 5):
-        monkeypatch.setattr(span_scores, "choose_lengths", lambda p, words, wanted=wanted: [words.index(wanted)])
-        open_length, fixed = drafts_of(text)[0], drafts_of(text_of(f"a ___[{wanted}] b"))[0]
+        monkeypatch.setattr(span_view, "choose_lengths", lambda p, words, wanted=wanted: [words.index(wanted)])
+        open_length, fixed = drafts_of(text, model)[0], drafts_of(text_of(f"a ___[{wanted}] b"), model)[0]
         assert open_length.items == fixed.items
         assert open_length.log_prob == pytest.approx(fixed.log_prob + float(among[wanted - 1]), abs=1e-4)
+
+
+def test_a_writer_knows_in_a_later_blank_what_it_wrote_before():
+    model = MODELS["span-writer"]
+    text = text_of("a ___[1] b ___[1]")
+    joint = {}
+    for first, second in itertools.product(OPEN, repeat=2):
+        (page,) = model.open_pages(*pad([text.ids]), len(text.ids))
+        total = 0.0
+        for last, left, token in ((BLANK, 1, first), (first, 0, END), (BLANK, 1, second), (second, 0, END)):
+            scores = model.write([page], [last], [left])
+            (page,) = scores.pages
+            total += float(scores.log_p[0, token])
+        joint[first, second] = total
+    for draft in drafts_of(text, model, n=len(OPEN)):
+        assert draft.log_prob == pytest.approx(joint[tuple(span[0] for span in draft.spans(2))], abs=1e-4)
 
 
 def test_a_probable_single_word_is_chosen_and_otherwise_lengths_about_the_middle():
@@ -88,16 +141,16 @@ def test_a_probable_single_word_is_chosen_and_otherwise_lengths_about_the_middle
     assert choose_lengths(np.array([one / 2, 1 - one / 2]), [0, 1]) == [1]  # the rest of a word, or one more
 
 
-def test_alternatives_are_distinct_and_begin_with_the_best():
+def test_alternatives_are_distinct_and_begin_with_the_best(model):
     text = text_of("a ___ b ___[2]")
-    best, drafts = drafts_of(text)[0], drafts_of(text, n=6)
+    best, drafts = drafts_of(text, model)[0], drafts_of(text, model, n=6)
     assert drafts[0].items == best.items
     assert len({tuple(map(tuple, draft.spans(2))) for draft in drafts}) == len(drafts) == 6
     assert len({len(draft.spans(2)[0]) for draft in drafts}) > 1
 
 
 @pytest.mark.parametrize(("seed", "cases"), [(0, 25), pytest.param(1, 125, marks=pytest.mark.slow)])
-def test_whatever_is_asked_is_kept_in_every_mode(seed, cases):
+def test_whatever_is_asked_is_kept_in_every_mode(seed, cases, model):
     rng = random.Random(seed)
     for number in range(cases):
         blanks = [rng.choice(["___", "___", "___[2]", "___[1-3]", "___[3-]"]) for _ in range(rng.randrange(1, 4))]
@@ -110,9 +163,9 @@ def test_whatever_is_asked_is_kept_in_every_mode(seed, cases):
             constraints = [Constraint() for _ in blanks]
         text, template = text_of(canvas, constraints, max_length=60, longest_span=12), Template.parse(canvas)
         for mode, drafts in {
-            "greedy": drafts_of(text),
-            "beam": drafts_of(text, beam=3, n=2),
-            "sample": sample(MODEL, [text], None, n=2, seed=number)[0],
+            "greedy": drafts_of(text, model),
+            "beam": drafts_of(text, model, beam=3, n=2),
+            "sample": sample(model, [text], None, n=2, seed=number)[0],
         }.items():
             assert drafts, (mode, canvas)
             for draft in drafts:
@@ -121,34 +174,34 @@ def test_whatever_is_asked_is_kept_in_every_mode(seed, cases):
                 assert trajectory.canvases[-1].items == tuple(WORDS.token(i) for i in draft.items)
 
 
-def test_blanks_that_touch_share_what_is_written_as_evenly_as_their_lengths_allow():
+def test_blanks_that_touch_share_what_is_written_as_evenly_as_their_lengths_allow(model):
     rules = text_of("___ ___[2] ___").rules.by_blank
     starts = np.ones(30, dtype=bool)
     assert divide([5, 6, 7, 8, 9, 10], starts, rules) == [[5, 6], [7, 8], [9, 10]]
     starts[6] = False  # the rest of the first word
     assert divide([5, 6, 7, 8, 9], starts, rules) == [[5, 6], [7, 8], [9]]
-    draft = drafts_of(text_of("a ___ ___ b"))[0]
+    draft = drafts_of(text_of("a ___ ___ b"), model)[0]
     assert all(draft.spans(2))
 
 
-def test_a_text_is_filled_the_same_alone_and_among_others():
+def test_a_text_is_filled_the_same_alone_and_among_others(model):
     texts = [text_of(canvas) for canvas in ("a ___ b", "___ c ___", "a b c a ___", "___")]
-    together = fill(MODEL, texts, FillOptions())
-    assert [drafts[0].items for drafts in together] == [drafts_of(text)[0].items for text in texts]
+    together = fill(model, texts, FillOptions())
+    assert [drafts[0].items for drafts in together] == [drafts_of(text, model)[0].items for text in texts]
 
 
-def test_a_text_that_is_given_up_has_no_fill():
+def test_a_text_that_is_given_up_has_no_fill(model):
     text = text_of("a ___ b ___")
     seen = []
     stops = replace(text, watch=lambda so_far: seen.append(so_far()) or len(seen) < 3)
-    assert fill(MODEL, [stops, text], FillOptions())[0] == []
+    assert fill(model, [stops, text], FillOptions())[0] == []
     assert len(seen) == 3 and not seen[-1].finished
-    assert sample(MODEL, [replace(text, watch=lambda so_far: False)], None, n=2) == [[]]
+    assert sample(model, [replace(text, watch=lambda so_far: False)], None, n=2) == [[]]
 
 
-def test_samples_have_the_probabilities_of_the_model():
+def test_samples_have_the_probabilities_of_the_model(model):
     text, n = text_of("a ___[1] b"), 4000
-    drawn = sample(MODEL, [text], None, n=n)[0]
+    drawn = sample(model, [text], None, n=n)[0]
     counted = {}
     for draft in drawn:
         counted.setdefault(tuple(draft.spans(1)[0]), []).append(draft.log_prob)
@@ -157,13 +210,13 @@ def test_samples_have_the_probabilities_of_the_model():
     for log_probs in counted.values():
         p = math.exp(log_probs[0]) / total
         assert abs(len(log_probs) / n - p) < 4 * math.sqrt(p / n)
-    assert [d.items for d in drawn[:20]] == [d.items for d in sample(MODEL, [text], None, n=20)[0]]
+    assert [d.items for d in drawn[:20]] == [d.items for d in sample(model, [text], None, n=20)[0]]
 
 
-def test_bpe_words_are_counted_and_long_ones_not_said_twice():
+def test_bpe_words_are_counted_and_long_ones_not_said_twice(bpe_model):
     for canvas in ("the ___[3] dog", "the quick ___[1-4] over the ___", "(___[2]) ___[3]!", "___[5]"):
         text = text_of(canvas, tokenizer=BPE, max_length=200)
-        for draft in (*drafts_of(text, BPE_MODEL), *sample(BPE_MODEL, [text], None, n=3)[0]):
+        for draft in (*drafts_of(text, bpe_model), *sample(bpe_model, [text], None, n=3)[0]):
             filled = text.to_fill(draft)
             for span, blank in zip(filled.spans, Template.parse(canvas).blanks, strict=True):
                 assert blank.min <= len(span.split()) <= (blank.max or 99), filled.text
@@ -209,9 +262,9 @@ def test_letters_do_not_stick_to_a_mark_that_a_space_follows():
         assert not (before == comma and letters[token])
 
 
-def test_rules_that_lead_into_a_dead_end_are_left_to_a_wider_search():
+def test_rules_that_lead_into_a_dead_end_are_left_to_a_wider_search(bpe_model):
     text = text_of("the ___[1-2] dog", [Constraint(only=("again",))], BPE, max_length=40)
-    (draft,) = drafts_of(text, BPE_MODEL)
+    (draft,) = drafts_of(text, bpe_model)
     assert set(text.to_fill(draft).spans[0].split()) == {"again"}
 
 

@@ -12,7 +12,7 @@ from blanklm import BlankLM
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.span_scores import Vocabulary
+from blanklm.decoding.span_view import Vocabulary
 from blanklm.errors import BlankLMError
 from blanklm.export.graph import in_whole_numbers
 from blanklm.export.to_onnx import FLAGS, export

@@ -98,7 +98,7 @@ def test_a_layer_with_joined_products_computes_what_separate_ones_do(family, lla
     """The oracle: the layer of float32 with each of its linears in 8 bits, one by one."""
     model = copy.deepcopy(llamas[family])
     vectors, packing = inputs(model)
-    rotary = model.encoder.rotary(packing)
+    rotary, packing = packing.turned(model.encoder.rotary)
     joined = int8.Int8LlamaLayer(model.encoder.layers[0])
     layer = model.encoder.layers[0]
     for name, linear in int8._linears(layer).items():

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from blanklm.core.conceal import conceal
 from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch, pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.core.writing import END
 from blanklm.models import span_writer
+from blanklm.models.int8 import to_int8
+from blanklm.models.llama import LlamaConfig
 from blanklm.models.span_blm import LENGTH_WEIGHT, SPAN, SPAN_OF
 from blanklm.models.span_writer import WORD_WEIGHT
 from blanklm.training import checkpoint
@@ -18,6 +21,7 @@ from tests.support.models import make_span_writer
 
 TEXT = [5, 20, 6, 21, 22, 7, 23, 8]  # 20 and above begin words
 REGION = [1, 2, 3, 6]
+LLAMA = LlamaConfig(2, heads=4, key_value_heads=2, width=32, head_width=8, feedforward=48, longest=512)
 
 
 @pytest.fixture
@@ -95,3 +99,47 @@ def test_it_is_saved_as_what_it_is(tmp_path):
     checkpoint.save(tmp_path / "model", model, tokenizer, {})
     loaded = checkpoint.load(tmp_path / "model").model
     assert isinstance(loaded, span_writer.SpanWriter) and loaded.config == model.config
+
+
+@pytest.mark.parametrize("in_int8", [False, True])
+@pytest.mark.parametrize("encoder", [None, LLAMA])
+def test_pages_that_are_written_symbol_by_symbol_are_read_as_one_sequence(monkeypatch, encoder, in_int8):
+    texts = [[5, 20, 6, 21, 22, 7, 23, 8], [20, 21, 22, 5, 6], [23, 24, 5]]
+    hidden = [[1, 2, 3, 6], [0, 4], [1]]
+    regions = torch.zeros(3, 8, dtype=torch.bool)
+    for region, places in zip(regions, hidden, strict=True):
+        region[places] = True
+    monkeypatch.setattr(span_writer, "draw_regions", lambda *rest: regions)
+    model = make_span_writer(vocabulary=30, written=1.0, encoder=encoder)
+    model.starts_word[:20] = False
+    if in_int8:
+        to_int8(model)
+    targets = model.prepare_written(batch_of(*texts))
+    writings = targets.writings
+    with torch.inference_mode():
+        z = model.read(targets)[writings.predicts]
+        expected = model.word_logits(z).log_softmax(1)  # [S, V]
+        lengths = model.length_of_blank(z).log_softmax(1)
+    concealed = conceal(*pad(texts), ~regions)
+    pages = model.open_pages(concealed.canvas, concealed.lengths, int(concealed.lengths.max()))
+    symbols, kinds = writings.symbols[writings.predicts].tolist(), targets.kinds[writings.predicts].tolist()
+    of = writings.text.tolist()
+    rows = {b: [s for s in range(len(of)) if of[s] == b] for b in range(3)}
+    for step in range(max(map(len, rows.values()))):  # the pages of different lengths together
+        at = {b: own[step] for b, own in rows.items() if step < len(own)}
+        told = [kinds[s] - SPAN_OF if kinds[s] >= SPAN_OF else -1 for s in at.values()]
+        scores = model.write([pages[b] for b in at], [symbols[s] for s in at.values()], told)
+        for r, (b, s) in enumerate(at.items()):
+            torch.testing.assert_close(scores.log_p[r], expected[s], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(scores.log_p_length[r], lengths[s], rtol=1e-4, atol=1e-4)
+            pages[b] = scores.pages[r]
+
+
+def test_pages_go_on_from_one_canvas_in_different_ways(writer):
+    canvas = torch.tensor([[5, BLANK, 22, 7, BLANK, 8]])
+    (page,) = writer.open_pages(canvas, torch.tensor([6]), 6)
+    begun = writer.write([page, page], [BLANK, BLANK], [2, -1]).pages
+    together = writer.write([begun[0], begun[1], begun[0]], [20, 21, 23], [1, -1, 1])
+    for r, (before, symbol, told) in enumerate([(begun[0], 20, 1), (begun[1], 21, -1), (begun[0], 23, 1)]):
+        alone = writer.write([before], [symbol], [told])
+        torch.testing.assert_close(together.log_p[r], alone.log_p[0])

@@ -23,9 +23,11 @@ def make_blm(vocabulary: int = 12, seed: int = 0, spread: float = 8.0, **config)
     return model.eval()
 
 
-def make_span_blm(spans: float = 0.5, seed: int = 0, vocabulary: int = 12, kind=SpanBLM, **config) -> SpanBLM:
+def make_span_blm(
+    spans: float = 0.5, seed: int = 0, vocabulary: int = 12, kind=SpanBLM, encoder=None, **config
+) -> SpanBLM:
     torch.manual_seed(seed)
-    encoder = EncoderConfig(2, 2, 16, 32, dropout=0.0)
+    encoder = encoder or EncoderConfig(2, 2, 16, 32, dropout=0.0)
     model = kind(kind.config_class(vocabulary, encoder, sides_hidden=16, spans=spans, **config))
     with torch.no_grad():
         for parameter in model.parameters():

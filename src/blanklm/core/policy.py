@@ -1,11 +1,13 @@
 """What decoding and likelihood ask of a model, as protocols: they know nothing else of it.
 
 ``Scorer``: score every action on these canvases (BLM). ``SpanScorer``: the same for spans that are written from left to
-right (SpanBLM). ``OrderedModel``: the probability of given actions along an order (BLM, L-BLM, Insertion Transformer).
+right (SpanBLM). ``SpanWriter``: for spans that are written after a canvas that is read once (SpanWriter).
+``OrderedModel``: the probability of given actions along an order (BLM, L-BLM, Insertion Transformer).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -75,6 +77,43 @@ class SpanScorer(Protocol):
 
     def score_spans(self, canvases: Tensor, lengths: Tensor, longest: int, words: Tensor) -> SpanScores:
         """Score canvases as ``Scorer.score``; ``words`` [B, L] are those that a blank holds, below 0 where unknown."""
+        ...
+
+
+class WritingScores(Protocol):
+    """What comes next on each of R pages."""
+
+    @property
+    def pages(self) -> Sequence[Any]:
+        """The pages with the symbols that were written."""
+        ...
+
+    @property
+    def log_p(self) -> Tensor:
+        """[R, V] log p(w | page) of the next token of the span; special.EOS: it ends here."""
+        ...
+
+    @property
+    def log_p_length(self) -> Tensor:
+        """[R, N] as in ``SpanScores``, of a span that begins here."""
+        ...
+
+
+@runtime_checkable
+class SpanWriter(Protocol):
+    """What decoding asks of a model that writes spans after a canvas. A page is the model's own."""
+
+    told: Any
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def open_pages(self, canvases: Tensor, lengths: Tensor, longest: int) -> Sequence[Any]:
+        """A page for each of the canvases, which come as in ``Scorer.score``."""
+        ...
+
+    def write(self, pages: Sequence[Any], symbols: Sequence[int], told: Sequence[int]) -> WritingScores:
+        """Write a symbol on each page: special.BLANK begins its next span, ``told`` to hold so many words or not."""
         ...
 
 

@@ -77,6 +77,12 @@ class Writings:
     canvas_blanks: Tensor  # [K'] the blanks of canvases
 
 
+def gaps_before(canvas: Tensor) -> Tensor:
+    """How many positions are kept free before each symbol of ``canvas`` [B, C], for what stands in earlier blanks."""
+    is_blank = (canvas == BLANK).long()  # [B, C]
+    return GAP * (is_blank.cumsum(1) - is_blank)
+
+
 def write_out(tokens: Tensor, concealed: Concealed, told_first: Tensor, told_after: Tensor) -> Writings:
     """Lay out canvases on which all that is hidden of ``tokens`` [B, L] is still to be written.
 
@@ -91,7 +97,7 @@ def write_out(tokens: Tensor, concealed: Concealed, told_first: Tensor, told_aft
     at = torch.where(hidden, so_far + run, longest_written)  # [B, L] where a token stands among what is written
     start = torch.where(begins, so_far + run - 1, longest_written)  # [B, L] where its span begins
     following = torch.where(concealed.right > 0, tokens.roll(-1, 1), END)  # [B, L]
-    gaps = GAP * ((canvas == BLANK).cumsum(1) - (canvas == BLANK).long())  # [B, C] before each symbol
+    gaps = gaps_before(canvas)  # [B, C]
     on_canvas = torch.arange(longest_canvas, device=device).expand_as(gaps)  # [B, C] positions
     blank = (on_canvas + gaps).gather(1, concealed.place.clamp_max(longest_canvas - 1))  # [B, L] where its blank is
 

@@ -67,6 +67,20 @@ class Draft:
             steps=self.steps + 1,
         )
 
+    def close(self, log_prob: float) -> Draft:
+        """Take away the leftmost blank, which the last action left after its word."""
+        assert self.history is not None
+        before, blank, token, left, _, log_p = self.history
+        at = self.leftmost
+        return replace(
+            self,
+            items=self.items[:at] + self.items[at + 1 :],
+            origins=self.origins[:at] + self.origins[at + 1 :],
+            log_prob=self.log_prob + log_prob,
+            path_log_prob=self.path_log_prob + log_prob,
+            history=(before, blank, token, left, False, log_p + log_prob),
+        )
+
     def requiring(self, missing: Missing, pending: Pending | None) -> Draft:
         return replace(self, missing=missing, pending=pending)
 

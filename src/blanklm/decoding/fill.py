@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from blanklm.core.policy import Scorer, SpanScorer
+from blanklm.core.policy import Scorer, SpanScorer, SpanWriter
 from blanklm.decoding.beam import fill_in_parallel_slowly, search_beams
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import fill_greedily, fits, fits_in_parallel
@@ -75,9 +75,9 @@ def sample(
     return [drawn[i] for i in range(len(requests))]
 
 
-def writes_spans(policy: Scorer) -> TypeGuard[SpanScorer]:
+def writes_spans(policy: Scorer) -> TypeGuard[SpanScorer | SpanWriter]:
     """Whether a policy's blanks are spans, which it can be told the lengths of."""
-    return isinstance(policy, SpanScorer) and policy.told == "spans"
+    return isinstance(policy, SpanScorer | SpanWriter) and policy.told == "spans"
 
 
 def fill_in_parallel(policy: Scorer, requests: Sequence[Request], threshold: float = 0.0) -> list[Draft]:

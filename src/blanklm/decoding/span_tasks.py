@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -59,21 +60,21 @@ class Task:
                 ids += run
         return cls(request, tuple(ids), tuple(spans))
 
-    def begin(self) -> Writing:
-        return self.writing(Draft.begin(self.ids, ((),) * len(self.spans)))
+    def begin(self, page: Any = None) -> Writing:
+        return self.writing(Draft.begin(self.ids, ((),) * len(self.spans)), page)
 
-    def writing(self, draft: Draft) -> Writing:
+    def writing(self, draft: Draft, page: Any) -> Writing:
         """Go on with the leftmost blank of a draft; a length that its rules fix needs no choice."""
         if draft.finished:
             return Writing(draft)
         span, before = self.span(draft), (draft.steps, draft.log_prob)
         length = int(span.least) if span.least == span.most else UNTOLD
-        return Writing(draft, length, length=length, before=before)
+        return Writing(draft, length, length=length, before=before, page=page)
 
     def following(self, before: Writing, after: Writing) -> Writing:
         """What to go on with after a step: the next blank, if the step has filled the one before."""
         filled = after.draft.items.count(BLANK) < before.draft.items.count(BLANK)
-        return self.writing(after.draft) if filled else after
+        return self.writing(after.draft, after.page) if filled else after
 
     def span(self, draft: Draft) -> Span:
         return self.spans[draft.origins[draft.leftmost]]
@@ -118,6 +119,10 @@ class Writing:
     after_space: bool = False  # that word is only a space so far
     length: int = UNTOLD  # the words that were chosen for the blank
     before: tuple[int, float] = (0, 0.0)  # steps and log-probability of the draft when the blank was begun
+    # For a model that writes on pages:
+    page: Any = None  # with all that was written but its last symbol
+    symbol: int = BLANK  # that symbol; BLANK where the span begins
+    mores: tuple[bool, ...] = (True,)  # whether the span may end after it (False) or go on (True)
 
     @property
     def score(self) -> float:

@@ -15,25 +15,28 @@ from functools import partial
 
 import numpy as np
 
-from blanklm.core.policy import SpanScorer
+from blanklm.core.policy import SpanScorer, SpanWriter
 from blanklm.core.special import BLANK
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
-from blanklm.decoding.span_scores import View, views
+from blanklm.decoding.span_scores import begin, views
 from blanklm.decoding.span_tasks import UNTOLD, Task, Writing
+from blanklm.decoding.span_view import View
 
 HYPOTHESES = 2  # of each length, at least: by one, a word that cannot be the last is noticed too late
 
 
-def write_spans(policy: SpanScorer, requests: Sequence[Request], options: FillOptions) -> list[list[Draft] | None]:
+def write_spans(
+    policy: SpanScorer | SpanWriter, requests: Sequence[Request], options: FillOptions
+) -> list[list[Draft] | None]:
     """The best finished draft of each request and ``n - 1`` alternatives; none if it was given up.
 
     None in place of the list: its rules led this search into a dead end. The alternatives come of other lengths of the
     first blank, as far as there are others, and are ranked by probability per token.
     """
     tasks = [Task.of(request) for request in requests]
-    begun = [(task, task.begin()) for task in tasks]
+    begun = list(zip(tasks, begin(policy, tasks), strict=True))
     beam = max(HYPOTHESES, options.beam)
     tracks = [[_Track(task, writing, beam, alone=options.n == 1)] for task, writing in begun]
     if options.n > 1:
@@ -101,17 +104,18 @@ class _Track:
         if self.closed[0].draft.finished:
             self.finished = self.closed
         else:
-            self.active, self.closed = [self.task.writing(self.closed[0].draft)], []
+            best_closed = self.closed[0]
+            self.active, self.closed = [self.task.writing(best_closed.draft, best_closed.page)], []
 
 
 def sample_spans(
-    policy: SpanScorer, requests: Sequence[Request], options: SampleOptions, numbers: Sequence[int]
+    policy: SpanScorer | SpanWriter, requests: Sequence[Request], options: SampleOptions, numbers: Sequence[int]
 ) -> list[list[Draft]]:
     """Draw ``n`` samples of each request, lengths and then words, each from its own random stream."""
     n = options.n
     tasks = [Task.of(request) for request in requests for _ in range(n)]
     streams = [np.random.default_rng([options.seed, number, i]) for number in numbers for i in range(n)]
-    writings = [task.begin() for task in tasks]
+    writings = begin(policy, tasks)
     given_up: set[int] = set()
     while True:
         waiting = [d for d, writing in enumerate(writings) if not writing.draft.finished and d // n not in given_up]

@@ -19,7 +19,7 @@ from onnx import TensorProto
 
 from blanklm.api import BlankLM
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.decoding.span_scores import Vocabulary
+from blanklm.decoding.span_view import Vocabulary
 from blanklm.errors import BlankLMError
 from blanklm.export.encoders import encode
 from blanklm.export.graph import Graph, Weights

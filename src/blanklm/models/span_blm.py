@@ -14,6 +14,7 @@ learns two things more, which make fills of the right length:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -30,6 +31,7 @@ from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.models.attention import LayerCache
 from blanklm.models.blm import BLM, BLMConfig, BLMTargets
 from blanklm.models.encoder import drop_words
 from blanklm.models.registry import register
@@ -129,10 +131,13 @@ class SpanBLM(BLM):
         kind = SPAN if self.told == "spans" else WORDS
         return self.encode_kinds(canvas, packing, torch.where(canvas == BLANK, kind, WORDS))
 
-    def encode_kinds(self, canvas: Tensor, packing: Packing, kinds: Tensor) -> Tensor:
+    def encode_kinds(
+        self, canvas: Tensor, packing: Packing, kinds: Tensor, cache: Sequence[LayerCache] | None = None
+    ) -> Tensor:
         """Packed canvases [T] -> z [T, d]; ``kinds`` [T] are those of the blanks, WORDS for all other symbols."""
         vectors = drop_words(self.embedding, canvas, self.config.encoder.word_dropout)  # [T, d]
-        return self.encoder(vectors + self.kind_vectors(kinds) * (kinds != WORDS)[:, None], packing)
+        vectors = vectors + self.kind_vectors(kinds) * (kinds != WORDS)[:, None]
+        return self.encoder(vectors, packing) if cache is None else self.encoder(vectors, packing, cache)
 
     def first_logits(self, z: Tensor) -> Tensor:
         """The logits [K, V] of the first word of blanks z [K, d]."""

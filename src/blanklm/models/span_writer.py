@@ -7,6 +7,7 @@ A canvas is read once, and every word of its spans is learnt, and written, after
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,16 @@ from torch import Tensor
 
 from blanklm.core.conceal import conceal
 from blanklm.core.orders import uniform
+from blanklm.core.packing import Packing
 from blanklm.core.regions import draw_regions
+from blanklm.core.special import BLANK
 from blanklm.core.texts import Batch
-from blanklm.core.writing import Writings, write_out
+from blanklm.core.writing import Writings, gaps_before, write_out
+from blanklm.errors import BlankLMError
+from blanklm.models.backbone import BackboneConfig
+from blanklm.models.encoder import Encoder
+from blanklm.models.llama import LlamaEncoder
+from blanklm.models.pages import Continuing, Page, Reading
 from blanklm.models.registry import register
 from blanklm.models.span_blm import (
     LENGTH_WEIGHT,
@@ -41,6 +49,13 @@ WORD_WEIGHT = 3.0  # of a token that is written: about a third of a text is, and
 class SpanWriterConfig(SpanBLMConfig):
     written: float = 0.5  # the share of texts whose spans are written from left to right
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.written <= 1:
+            raise BlankLMError(f"`written` must be above 0 and at most 1, not {self.written}")
+        if isinstance(self.encoder, BackboneConfig):
+            raise BlankLMError("a backbone of the BERT type cannot write from left to right: take a Llama-type one")
+
 
 @dataclass(frozen=True)
 class WritingTargets:
@@ -57,6 +72,15 @@ class SpanWriterTargets:
     drawn: SpanTargets | None
     written: WritingTargets | None
     is_written: Tensor  # [B] bool
+
+
+@dataclass(frozen=True)
+class WritingScores:
+    """What may come next on each of R pages: its next token, or END; and where a span begins, how long it is."""
+
+    pages: list[Page]
+    log_p: Tensor  # [R, V]
+    log_p_length: Tensor  # [R, LENGTHS]
 
 
 @register("span-writer", SpanWriterConfig)
@@ -120,6 +144,50 @@ class SpanWriter(SpanBLM):
         row = torch.arange(len(writings.target), device=z.device)
         log_p = self.log_p_words(z[writings.predicts], row, writings.target)  # [S]
         return log_p.new_zeros(len(targets.tokens)).index_add(0, writings.text, -log_p)  # [B]
+
+    # --- Decoding ---------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def open_pages(self, canvases: Tensor, lengths: Tensor, longest: int) -> list[Page]:
+        """Read canvases [B, L]: a page of each, on which nothing is written yet."""
+        assert isinstance(self.encoder, Encoder | LlamaEncoder)
+        packing = Packing.of(lengths, longest)
+        is_blank = canvases == BLANK  # [B, L]
+        gaps = gaps_before(canvases)  # [B, L]
+        shift = packing.lay(gaps)  # [T]
+        reading = Reading(len(self.encoder.layers), self.encoder.rotary(shift, int(shift.max()) + 1))
+        kinds = torch.where(is_blank, SPAN, WORDS)  # [B, L]
+        self.encode_kinds(packing.lay(canvases), packing, packing.lay(kinds), reading)
+        position = gaps + torch.arange(canvases.shape[1], device=gaps.device)  # [B, L]
+        blanks = [tuple(position[b, is_blank[b]].tolist()) for b in range(len(canvases))]
+        return reading.pages(packing, blanks)
+
+    @torch.inference_mode()
+    def write(self, pages: Sequence[Page], symbols: Sequence[int], told: Sequence[int]) -> WritingScores:
+        """Write a symbol on each page: BLANK begins its next span, all others go on with the one that was begun.
+
+        ``told`` are the words that are still to begin in the span, below 0 where nothing is told.
+        """
+        begins = [symbol == BLANK for symbol in symbols]
+        positions = [page.position_of_next(begin) for page, begin in zip(pages, begins, strict=True)]
+        untold = [SPAN if begin else WORDS for begin in begins]
+        kinds = [SPAN_OF + min(n, LENGTHS - 1) if n >= 0 else kind for n, kind in zip(told, untold, strict=True)]
+        rows = torch.arange(len(pages) + 1, device=self.device)
+        packing = Packing(
+            starts=rows.to(torch.int32),
+            lengths=torch.ones_like(rows[1:]),
+            sequence=rows[:-1],
+            position=torch.tensor(positions, device=self.device),
+            longest=max(positions) + 1,
+        )
+        continuing = Continuing(pages)
+        written = torch.tensor(symbols, device=self.device)  # [R]
+        z = self.encode_kinds(written, packing, torch.tensor(kinds, device=self.device), continuing)  # [R, d]
+        return WritingScores(
+            pages=continuing.pages(pages, begins),
+            log_p=self.word_logits(z).log_softmax(1),
+            log_p_length=self.length_of_blank(z).float().log_softmax(1),
+        )
 
 
 def _part(batch: Batch, rows: Tensor) -> Batch:
