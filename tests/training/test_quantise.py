@@ -8,11 +8,13 @@ from blanklm.training.quantise import (
     GROUP,
     bits_of,
     can_be_grouped,
+    codes_of,
     dequantise,
     grouped_matrices,
     quantise,
     rounded,
     rounded_in_place,
+    spread_in_cells,
 )
 
 EVERY = range(2, 9)
@@ -43,6 +45,16 @@ def test_storing_again_changes_nothing(bits):
         assert torch.equal(rounded(once, bits), once)
         for first, second in zip(quantise(matrix, bits), quantise(once, bits), strict=True):
             assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("bits", EVERY)
+def test_weights_that_are_spread_in_their_cells_are_stored_as_before(bits):
+    stored = rounded(matrices()[0], bits)
+    spread = spread_in_cells(stored, bits)
+    assert torch.equal(rounded(spread, bits), stored)
+    codes, scales = codes_of(stored, bits)
+    within = (spread.unflatten(1, (-1, GROUP)) / scales.float() - codes)[codes.abs() < 2 ** (bits - 1) - 1]
+    assert within.numel() == 0 or (within.min() < 0.05 and within.max() > 0.95 and abs(within.mean() - 0.5) < 0.05)
 
 
 @pytest.mark.parametrize("bits", EVERY)

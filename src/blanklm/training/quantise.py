@@ -77,6 +77,20 @@ def codes_of(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return (groups / scales.float()).floor_().clamp_(-half, half - 1), scales
 
 
+def spread_in_cells(matrix: Tensor, bits: int) -> Tensor:
+    """Move each weight [R, C] to a random place among all that are rounded to what it is: rounded, nothing changes.
+
+    Weights that were stored stand in the middle of their cells. Whatever moves one by less than half a cell would be
+    lost when it is rounded again; spread, a small step carries some of the weights over a border at once. The largest
+    of a group stay: the scale is theirs.
+    """
+    codes, scales = codes_of(matrix, bits)
+    half = 2 ** (bits - 1)
+    inner = (codes > -half) & (codes < half - 1)
+    within = 0.98 * (torch.rand_like(codes) - 0.5) * inner  # clear of the borders, for the sake of float32
+    return codes.add_(0.5 + within).mul_(scales.float()).flatten(-2)
+
+
 def can_be_grouped(tensor: Tensor) -> bool:
     """Whether a tensor is a matrix whose rows are whole groups."""
     return tensor.is_floating_point() and tensor.dim() == 2 and tensor.numel() > 0 and tensor.shape[1] % GROUP == 0

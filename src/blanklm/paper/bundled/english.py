@@ -4,8 +4,9 @@
     BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.english OUT --start english --seconds 1300
 
 ``english`` begins as SmolLM2-135M, its tokenizer cut to MERGES merges, and each round goes on from the weights of the
-one before. ``english-small`` began as a model from scratch, of which ``--layers`` kept some layers. The learning rate
-follows the clock. Writes OUT/tokens (the corpora in ids, read again where they are there), OUT/run (the training run),
+one before. These are rounded from the first step on: rounded later, what was learnt till then would be lost.
+``english-small`` began as a model from scratch, of which ``--layers`` kept some layers. The learning rate follows the
+clock. Writes OUT/tokens (the corpora in ids, read again where they are there), OUT/run (the training run),
 OUT/model (what is bundled) and OUT/result.json; ``python -m blanklm.paper.tables.english`` measures the model.
 """
 
@@ -36,6 +37,7 @@ from blanklm.models.span_writer import SpanWriter
 from blanklm.paper.provenance import Row, report, write_result
 from blanklm.pretrained import locate
 from blanklm.training import checkpoint
+from blanklm.training.quantise import grouped_matrices, spread_in_cells
 from blanklm.training.run import TrainingConfig, train
 
 # The balanced mix twice: its sources are those of the held-out texts, and of what people write.
@@ -48,7 +50,7 @@ SETTINGS: dict[str, Any] = {"max_length": MAX_LENGTH, "sides_hidden": 512, "whol
 HIDING = {"written": 0.55, "spans": 0.1, "fresh": 0.3}
 TRAINING = TrainingConfig(
     steps=10**6, tokens_per_batch=131_072, learning_rate=3e-4, warmup=200, weight_decay=0.01, skew=0.8, ema=0.998,
-    evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.7,
+    evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.0,
 )  # fmt: skip
 WORD_BITS = 6  # of what is stored of embeddings
 ABOUT = {
@@ -93,7 +95,11 @@ def begin(backbone: str | None, start: str | None, layers: int | None) -> tuple[
     loaded = checkpoint.load(locate(start))
     assert isinstance(loaded.model, BLM)
     model = loaded.model if layers is None else shortened(loaded.model, layers)
-    return SpanWriter.from_words(model, loaded.tokenizer, **HIDING).train(), loaded.tokenizer
+    writer = SpanWriter.from_words(model, loaded.tokenizer, **HIDING).train()
+    with torch.no_grad():
+        for matrix in grouped_matrices(writer).values():
+            matrix.copy_(spread_in_cells(matrix, TRAINING.bits))
+    return writer, loaded.tokenizer
 
 
 def shortened(model: BLM, layers: int) -> BLM:
