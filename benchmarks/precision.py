@@ -14,8 +14,8 @@ import torch
 
 from blanklm import BlankLM
 from blanklm.data import read_corpus
-from blanklm.paper.bundled.english import EVERY, RATIOS
 from blanklm.paper.provenance import hardware, write_result
+from blanklm.paper.tables.english import EVERY, RATIOS
 from blanklm.paper.tasks.infilling import evaluate
 
 PRECISIONS = {"int8": torch.int8, "float32": torch.float32}

@@ -3,7 +3,7 @@
     BLANKLM_DATA=<corpora> python -m blanklm.paper.tables.english OUT.json --model english --judge smollm2.gguf
 
 Blanks of words as the paper hides them, and blanks of spans as people leave them: every 16th validation text, those of
-eight to forty words for spans. The length rule of ``decoding.span_scores`` was chosen on others of these texts.
+eight to forty words for spans. The length rule of ``decoding.span_view`` was chosen on others of these texts.
 """
 
 from __future__ import annotations
