@@ -4,7 +4,8 @@
     BLANKLM_DATA=<corpora> python -m blanklm.paper.bundled.english OUT --start english --seconds 1300
 
 ``english`` begins as SmolLM2-135M, its tokenizer cut to MERGES merges, and each round goes on from the weights of the
-one before. These are rounded from the first step on: rounded later, what was learnt till then would be lost.
+one before. These are rounded from the first step on: rounded later, what was learnt till then would be lost. Weights
+that were never rounded learn exactly first.
 ``english-small`` began as a model from scratch, of which ``--layers`` kept some layers. The learning rate follows the
 clock. Writes OUT/tokens (the corpora in ids, read again where they are there), OUT/run (the training run),
 OUT/model (what is bundled) and OUT/result.json; ``python -m blanklm.paper.tables.english`` measures the model.
@@ -53,6 +54,7 @@ TRAINING = TrainingConfig(
     evaluate_every=1000, save_every=10**9, log_every=50, bits=4, bits_from=0.0,
 )  # fmt: skip
 WORD_BITS = 6  # of what is stored of embeddings
+EXACT = 0.6  # of the time, weights that begin unrounded stay so
 ABOUT = {
     "name": "english",
     "summary": "English as it is written: cased, punctuated, up to 512 tokens",
@@ -160,8 +162,12 @@ if __name__ == "__main__":
     parser.add_argument("--word-bits", type=int, default=WORD_BITS, help="bits of the stored embeddings")
     options = parser.parse_args()
     config = replace(
-        TRAINING, seconds=options.seconds, learning_rate=options.rate, tokens_per_batch=options.batch
-    )  # fmt: skip
+        TRAINING,
+        seconds=options.seconds,
+        learning_rate=options.rate,
+        tokens_per_batch=options.batch,
+        bits_from=0.0 if options.start else EXACT,
+    )
     begun = begin(options.backbone, options.start, options.layers)
     about = ABOUT | {"name": options.name}
     print(json.dumps(main(options.out, *begun, config, options.parts, about, options.word_bits), indent=2))
