@@ -1,35 +1,40 @@
-"""Give freed memory back to the system.
+"""Keep the memory of a server flat: let glibc return what is freed.
 
-Tensors of many sizes come and go among small objects that stay. glibc keeps the holes that they leave: within minutes
-of mixed requests a server holds more than a hundred megabytes of them. It can return them, but only does so when asked.
-Mapping every large tensor by itself (``M_MMAP_THRESHOLD``) avoids the holes too, at the price of page faults in every
-pass.
+Tensors of many sizes come and go among small objects that stay. glibc maps large blocks one by one and returns them
+when they are freed, but after the first of some megabytes it takes all up to that size (at most 32 MB) from its heaps.
+There they leave holes, which it keeps: some hundred megabytes after minutes of mixed requests, and more by the hour.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
-SECONDS = 5.0  # between two times: tens of milliseconds after much work, a tenth of one after none
+M_MMAP_THRESHOLD = -3  # of mallopt
+LARGE = 131_072  # bytes: where glibc begins, and where it now stays; page faults cost scoring up to a few per cent
+SECONDS = 5.0  # between two times that smaller holes are returned: milliseconds
+
+
+def _glibc() -> ctypes.CDLL | None:
+    with suppress(AttributeError, OSError, TypeError):  # macOS and musl lack the function, and Windows such a handle
+        library = ctypes.CDLL(None)
+        library.malloc_trim.argtypes = [ctypes.c_size_t]
+        return library
+    return None
+
+
+def map_large_blocks() -> None:
+    """Let every large block be mapped by itself, in the whole process and for good; with another libc do nothing."""
+    if (library := _glibc()) is not None:
+        library.mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 async def give_back_forever() -> None:
-    """Give freed memory back now and then, whether requests come or not; on systems with another libc do nothing."""
-    trim = _trim()
-    while trim is not None:
+    """Return the free pages of all heaps now and then, whether requests come or not; with another libc do nothing."""
+    library = _glibc()
+    while library is not None:
         await asyncio.sleep(SECONDS)
-        await run_in_threadpool(trim, 0)
-
-
-def _trim() -> Callable[[int], int] | None:
-    """Return glibc's ``malloc_trim``, which releases the free pages of all its heaps."""
-    with suppress(AttributeError, OSError, TypeError):  # macOS and musl have none, and Windows no such handle
-        trim = ctypes.CDLL(None).malloc_trim
-        trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-        return trim
-    return None
+        await run_in_threadpool(library.malloc_trim, 0)
