@@ -12,7 +12,7 @@ import typer
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.choosing.options import ChooseOptions, parse_options, split_options
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Texts, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, warn_of_unknown
+from blanklm.cli.output import print_error, print_line, warn_of_unknown
 from blanklm.errors import BlankLMError
 
 if TYPE_CHECKING:
@@ -108,6 +108,6 @@ def _print(line: Line, choices: Choices, top: int, as_json: bool) -> None:
         return
     for choice in choices.choices[:top]:
         error = f" ± {100 * choice.standard_error:4.1f}" if any(c.standard_error for c in choices.choices) else ""
-        print(f"{100 * choice.probability:6.1f}%{error}  {choice.text}")
+        print_line(line, choice.text, f"{100 * choice.probability:6.1f}%{error}  ")
     if len(choices.choices) < choices.combinations:
         print(f"         the best of {len(choices.choices):,} that a beam found among {choices.combinations:,}")
