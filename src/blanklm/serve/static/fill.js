@@ -301,9 +301,9 @@ function showAlternatives(k, fills) {
   if (list && better !== written) list.append(element("li", { class: "hint why" }, whyNot(better, written, first)));
 }
 
-/** Why words were written that are less probable than others: fills are ranked by probability per word, one after another. */
+/** Why words were written that are less probable than others: fills are ranked by how well each word fits its place. */
 function whyNot(better, written, first) {
-  if (first === written) return `“${better}” is more probable as a whole, because it is shorter; per word, “${written}” is.`;
+  if (first === written) return `“${better}” is more probable as a whole, but the words of “${written}” fit their places better.`;
   return `“${written}” was written before all other words were known; given them, “${better}” is more probable.`;
 }
 
