@@ -462,9 +462,7 @@ def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
         lambda route: route.fallback() if "trajectory" in route.request.post_data else route.fulfill(json=answer),
     )
     page.get_by_role("button", name="Fill", exact=True).click()
-    expect(page.locator(".why")).to_contain_text(
-        f"“good” is more probable as a whole, but the words of “{written}"
-    )
+    expect(page.locator(".why")).to_contain_text(f"“good” is more probable as a whole, but the words of “{written}")
 
 
 def test_where_other_words_are_more_probable_than_those_written_it_says_why(page):

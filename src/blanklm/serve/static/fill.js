@@ -304,7 +304,7 @@ function showAlternatives(k, fills) {
 /** Why words were written that are less probable than others: fills are ranked by how well each word fits its place. */
 function whyNot(better, written, first) {
   if (first === written) return `“${better}” is more probable as a whole, but the words of “${written}” fit their places better.`;
-  return `“${written}” was written before all other words were known; given them, “${better}” is more probable.`;
+  return `“${better}” is more probable with the other words as they are; “${written}” was chosen while the text was filled.`;
 }
 
 function showReadings() {
