@@ -23,6 +23,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel
 from blanklm.models.mixed_lblm import MixedLBLM
+from blanklm.models.packed_linear import pack_linears
 from blanklm.restoration.candidates import (
     Candidate,
     GapRestoration,
@@ -76,6 +77,7 @@ class Restorer:
         if not isinstance(loaded.model, CharacterModel):
             raise BlankLMError(f"{name_or_folder} does not restore: give a model such as greek or latin")
         model = loaded.model.to(checkpoint.device_for(device))
+        pack_linears(model)
         return cls(model, loaded.tokenizer, loaded.about, Lexicon.load(folder))
 
     @property

@@ -190,11 +190,11 @@ def _draft_scorer(
     place = torch.arange(tokens.shape[1], device=tokens.device)  # [L]
     opened = tokens == BLANK  # [B, L]
     if window is not None and isinstance(model, MixedLBLM) and not tokens.is_cuda:
-        start = torch.where(opened, place, tokens.shape[1]).min(1).values - window  # [B]
-        end = torch.where(opened, place, 0).max(1).values + 1 + window  # [B]
-        start, end = start.clamp_min(0), torch.minimum(end, lengths)
-        if int((end - start).sum()) < LARGEST_WINDOW_SHARE * int(lengths.sum()):
-            windows = model.read_around(tokens, lengths, start, end)
+        start = torch.where(opened, place, tokens.shape[1]).min(1, True).values - window  # [B, 1]
+        end = torch.where(opened, place, 0).max(1, True).values + 1 + window  # [B, 1]
+        inside = (place >= start) & (place < torch.minimum(end, lengths[:, None]))  # [B, L]
+        if int(inside.sum()) < LARGEST_WINDOW_SHARE * int(lengths.sum()):
+            windows = model.read_around(tokens, lengths, inside)
             return lambda drafts: windows.score_drafts(drafts.tokens, drafts.text)
     return lambda drafts: _score(model, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
 
