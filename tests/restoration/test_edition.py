@@ -25,7 +25,7 @@ class Scripted(Restorer):
         super().__init__(random.model, random.tokenizer, {"language": "greek"})
         self.answers, self.abstains, self.read = answers, abstains, []
 
-    def _restore(self, parts, top, abstain_below, progress):
+    def restore(self, parts, options, progress):
         self.read.append([(part.min, part.max) if isinstance(part, Blank) else part for part in parts])
         gaps = []
         for number, answer in enumerate(self.answers[: sum(isinstance(part, Blank) for part in parts)]):
@@ -159,29 +159,6 @@ def test_a_real_model_keeps_every_length_and_everything_else():
     for restored in edition.lacunae:
         assert len(restored.candidates) <= 3 and len(restored.confidence) == len(restored.candidates[0].text)
         assert math.isclose(sum(restored.lengths.values()), 1, abs_tol=0.05)
-
-
-def test_lengths_can_count_letters_alone():
-    told = Scripted({"ι των": 0.2, "ι τωι": 0.4, "αβγδ": 0.1, "αβ γ": 0.1})
-    edition = edition_of("κα[. . . .] δήμωι", told, count="letters")
-    assert told.read == [["κα", (4, 6), " δήμωι"]]
-    (gap,) = edition.lacunae
-    assert [(c.text, round(c.probability, 3)) for c in gap.candidates] == [
-        *[("ι των", 0.229), ("ι τωι", 0.457), ("αβγδ", 0.114)]  # of 0.8, the share of those with four letters is 0.875
-    ]
-    assert gap.lengths == {4: 1.0} and edition.text == "κα[ι των] δήμωι"
-
-
-def test_gaps_that_touch_keep_their_lengths_when_letters_are_counted():
-    told = Scripted({"αβ": 0.9}, {"γ": 0.9}, {"δ ε": 0.5})
-    edition = edition_of("ω[..][.] ψ[c. 3]", told, count="letters")
-    assert told.read == [["ω", (2, 2), (1, 1), " ψ", (2, 6)]]
-    assert edition.text == "ω[αβ][γ] ψ[δ ε]"
-
-
-def test_where_nothing_has_so_many_letters_the_gap_stays():
-    edition = edition_of("ω[...]", Scripted({"αβ γδ": 0.9}), count="letters")
-    assert edition.text == "ω[...]" and edition.lacunae[0].reason == "no restoration with so many letters was found"
 
 
 def test_certainty_in_words():

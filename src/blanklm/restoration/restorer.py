@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,10 @@ from blanklm.restoration.candidates import (
     GapRestoration,
     Restoration,
     length_distribution,
+    letter_distribution,
     likely_lengths,
     places_of,
     reranked,
-    with_letter_counts,
-    with_room_for_spaces,
     without_redundant_spaces,
 )
 from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
@@ -41,13 +41,23 @@ from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.normalise import normalise_with_positions
 from blanklm.restoration.notation.document import LONGEST_GAP
 from blanklm.restoration.options import DEFAULTS, RestoreOptions
-from blanklm.restoration.search import FilledText, Progress, fill_greedily, log_probs_of, search_beams, unwatched
+from blanklm.restoration.search import (
+    FilledText,
+    Fills,
+    Progress,
+    Wanted,
+    fill_greedily,
+    log_probs_of,
+    search_beams,
+    unwatched,
+)
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
-SEARCH_WINDOW = 32  # characters on either side of a gap that are encoded again for each draft of a search
+SEARCH_WINDOW = 12  # characters on either side of a gap that are encoded again for each draft of a search
 BEAM_MARGIN = 9.0  # nats below the best at which a draft is dropped
 MIN_RERANKED = 20  # candidates that are reranked, even if fewer are asked for
+MIN_RIGHT = 1e-3  # at least so much of the probability is taken to have as many letters as the gap
 FIT_SPAN = 6  # characters on either side of a gap of unknown length that should fit a candidate
 FIT_CONTEXT = 64  # characters on either side that are read to score the fit
 FIT_WEIGHT = 0.25  # tuned on validation texts
@@ -109,22 +119,16 @@ class Restorer:
 
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
-        if options.count == "letters":
-            top = max(2 * options.top, 40)  # those with another number of letters will be dropped
-            wide = self._restore(with_room_for_spaces(parts), top, options.abstain_below, progress)
-            return with_letter_counts(wide, parts, options)
-        return self._restore(parts, options.top, options.abstain_below, progress)
-
-    def _restore(self, parts: Sequence[Part], top: int, abstain_below: float, progress: Progress) -> Restoration:
-        (open_gaps,) = self._open_gaps([self._draft(parts)], progress)
+        draft = self._draft(parts, options.count == "letters" and self.model.predicts_lengths)
+        (open_gaps,) = self._open_gaps([draft], progress)
         gaps: list[GapRestoration] = []
         for open_gap in open_gaps:  # one by one, to report progress
-            gaps += self._restore_gaps([open_gap], top, abstain_below, progress)
+            gaps += self._restore_gaps([open_gap], options.top, options.abstain_below, progress)
             progress(1)
-        return Restoration.of(gaps, top)
+        return Restoration.of(gaps, options.top)
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
-        """Return the ``n`` best candidates for each gap of each text, searching all gaps in one batch."""
+        """Return the ``n`` best candidates for each gap of each text; lengths are in characters."""
         texts = self._open_gaps([self._draft(parts) for parts in documents])
         restored = iter(self._restore_gaps([gap for gaps in texts for gap in gaps], n, 0.0))
         return [[list(next(restored).candidates) for _ in gaps] for gaps in texts]
@@ -132,10 +136,10 @@ class Restorer:
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """Return the greedy guess for each gap of each text."""
         drafts = [self._draft(parts) for parts in documents]
-        self._settle_lengths(drafts, unwatched)
+        self._settle_lengths(drafts, unwatched, settles_all=True)
         return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts, unwatched)]
 
-    def _draft(self, parts: Sequence[Part]) -> Draft:
+    def _draft(self, parts: Sequence[Part], count_letters: bool = False) -> Draft:
         blanks = [part for part in parts if isinstance(part, Blank)]
         if not blanks:
             raise BlankLMError("there is no gap in the text: nothing to restore")
@@ -147,7 +151,7 @@ class Restorer:
                 raise BlankLMError("a gap touches a gap of unknown length: join the two")
         if not self.model.predicts_lengths and any(blank.length is None for blank in blanks):
             raise BlankLMError("this model must know the length of every gap: give exact lengths")
-        return Draft.of(parts, self.tokenizer)
+        return Draft.of(parts, self.tokenizer, count_letters)
 
     # --- Candidates for gaps ------------------------------------------------------------------------------------
 
@@ -164,15 +168,17 @@ class Restorer:
     def _restore_gaps(
         self, gaps: Sequence[OpenGap], top: int, abstain_below: float, progress: Progress = unwatched
     ) -> list[GapRestoration]:
-        """Search, rerank and cut the candidates of gaps, all in one batch."""
+        """Search, rerank and cut the candidates of gaps."""
         windows = [self._windows(gap) for gap in gaps]
-        fills = iter(self._fills([window for of_gap in windows for window in of_gap], max(top, MIN_RERANKED), progress))
+        found = self._fills(gaps, windows, max(top, MIN_RERANKED), progress)
         pools = []  # candidates of each gap
-        for gap, of_gap in zip(gaps, windows, strict=True):
+        for gap, of_gap, fills in zip(gaps, windows, found, strict=True):
+            shares = [math.exp(window.log_p_length) * part.right for window, part in zip(of_gap, fills, strict=True)]
+            right = math.log(max(sum(shares), MIN_RIGHT)) if gap.letters else 0.0  # log p of as many letters
             pool = [
-                Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob + window.log_p_length)
-                for window in of_gap
-                for fill in next(fills)
+                Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob - right)
+                for window, part in zip(of_gap, fills, strict=True)
+                for fill in part
             ]
             if gap.posterior is not None:
                 pieces = gap.draft.pieces[gap.number : gap.number + 2]
@@ -184,6 +190,8 @@ class Restorer:
         for gap, of_gap, pool, gains in zip(gaps, windows, pools, scores, strict=True):
             lengths = {of_gap[0].length: 1.0} if gap.posterior is None else length_distribution(gap.posterior)
             ranked, lengths = reranked(pool, gains, lengths)
+            if gap.letters is not None:
+                lengths = letter_distribution(ranked)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
             restored.append(GapRestoration(tuple(ranked[:top]), places_of(ranked), lengths, reason))
@@ -202,23 +210,30 @@ class Restorer:
             windows.append(Window(ids[first:end], start - first, k, log_p))
         return windows
 
-    def _fills(self, windows: Sequence[Window], beam: int, progress: Progress) -> list[list[FilledText]]:
-        """Search the short gaps; a long one has its greedy guess only."""
-        short = [i for i, window in enumerate(windows) if window.length <= LONGEST_SEARCHED_GAP]
-        long = [i for i, window in enumerate(windows) if window.length > LONGEST_SEARCHED_GAP]
+    def _fills(
+        self, gaps: Sequence[OpenGap], windows: Sequence[Sequence[Window]], beam: int, progress: Progress
+    ) -> list[list[Fills]]:
+        """Search the short gaps; a long one has its greedy guess only. Return the fills of each window of each gap."""
+        flat = [(number, window) for number, of_gap in enumerate(windows) for window in of_gap]
+        short = [i for i, (_, window) in enumerate(flat) if window.length <= LONGEST_SEARCHED_GAP]
         beams = search_beams(
             self.model,
-            [windows[i].ids for i in short],
+            [flat[i][1].ids for i in short],
             beam,
             within=BEAM_MARGIN,
             temperature=self.temperature,
             window=SEARCH_WINDOW,
             progress=progress,
+            wanted=[Wanted(flat[i][0], gaps[flat[i][0]].letters, flat[i][1].log_p_length) for i in short],
         )
-        blocks = [block_numbers(len(windows[i].ids), [(windows[i].start, windows[i].length)]) for i in long]
-        guesses = fill_greedily(self.model, [windows[i].ids for i in long], blocks, self.temperature, progress)
-        fills = dict(zip(short, beams, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
-        return [fills[i] for i in range(len(windows))]
+        long = [(i, window) for i, (_, window) in enumerate(flat) if window.length > LONGEST_SEARCHED_GAP]
+        blocks = [block_numbers(len(window.ids), [(window.start, window.length)]) for _, window in long]
+        guesses = self._guess([window.ids for _, window in long], blocks, progress)
+        found = dict(zip(short, beams, strict=True))
+        for (i, window), guess in zip(long, guesses, strict=True):
+            found[i] = Fills([replace(guess, log_prob=guess.log_prob + window.log_p_length)])
+        rest = iter(found[i] for i in range(len(flat)))
+        return [[next(rest) for _ in of_gap] for of_gap in windows]
 
     def _rerank_scores(
         self,
@@ -232,7 +247,7 @@ class Restorer:
             (*gap.filled_with(self.tokenizer.encode(candidate.text)), len(candidate.text))
             for gap, pool in zip(gaps, pools, strict=True)
             for candidate in pool
-            if gap.posterior is not None
+            if gap.is_fitted
         ]
         fits = iter(self._fit(filled, progress))
         scores = []
@@ -243,24 +258,30 @@ class Restorer:
             if self.lexicon is not None:
                 left, right = self.tokenizer.decode(before), self.tokenizer.decode(behind)
                 gains = [self.lexicon.score(left, candidate.text, right) for candidate in pool]
-            if gap.posterior is not None:
+            if gap.is_fitted:
                 gains = [gain + FIT_WEIGHT * next(fits) for gain in gains]
             scores.append(gains)
         return scores
 
     # --- Lengths ------------------------------------------------------------------------------------------------
 
-    def _settle_lengths(self, drafts: Sequence[Draft], progress: Progress) -> list[dict[int, Tensor]]:
-        """Choose the unknown lengths, leftmost first in each draft; return their log posteriors [N] by gap."""
+    def _settle_lengths(
+        self, drafts: Sequence[Draft], progress: Progress, settles_all: bool = False
+    ) -> list[dict[int, Tensor]]:
+        """Choose the unknown lengths, leftmost first in each draft; return their log posteriors [N] by gap.
+
+        In a draft with one gap nothing is chosen, unless ``settles_all``.
+        """
         posteriors: list[dict[int, Tensor]] = [{} for _ in drafts]
         for number in range(max(len(draft.gaps) for draft in drafts)):
             turn = [i for i, d in enumerate(drafts) if number < len(d.gaps) and d.gaps[number].length is None]
             for i in turn:
                 progress(0)
                 posteriors[i][number] = self._length_posterior(drafts[i], number)
-            of_turn = [posteriors[i][number] for i in turn]
-            lengths = self._best_lengths([drafts[i] for i in turn], number, of_turn, progress)
-            for i, length in zip(turn, lengths, strict=True):
+            among = [i for i in turn if settles_all or len(drafts[i].gaps) > 1]  # no other gap needs to know it
+            of_turn = [posteriors[i][number] for i in among]
+            lengths = self._best_lengths([drafts[i] for i in among], number, of_turn, progress)
+            for i, length in zip(among, lengths, strict=True):
                 drafts[i].spans[number] = [BLANK] * length
         return posteriors
 
@@ -302,7 +323,7 @@ class Restorer:
                 texts.append(ids[first:end])
                 blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
                 tried.append((i, k, starts[number] - first))
-        guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
+        guesses = self._guess(texts, blocks, progress)
         fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)], progress)
         best: dict[int, tuple[float, int]] = {}
         for (i, k, start), guess, fit in zip(tried, guesses, fits, strict=True):
@@ -328,6 +349,9 @@ class Restorer:
 
     # --- Greedy guesses -----------------------------------------------------------------------------------------
 
+    def _guess(self, texts: Sequence[list[int]], blocks: Sequence[list[int]], progress: Progress) -> list[FilledText]:
+        return fill_greedily(self.model, texts, blocks, self.temperature, progress, SEARCH_WINDOW)
+
     def _fill(self, drafts: Sequence[Draft], progress: Progress) -> list[list[list[int]]]:
         """Return the greedy guess for the gaps of each draft in ids, window by window; all lengths are settled."""
         filled = [[list(span) for span in draft.spans] for draft in drafts]
@@ -344,7 +368,7 @@ class Restorer:
                 windows.append((i, first, starts))
             if not texts:
                 return filled
-            guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
+            guesses = self._guess(texts, blocks, progress)
             for (i, first, starts), guess in zip(windows, guesses, strict=True):
                 for span, start in zip(filled[i], starts, strict=True):
                     for k in range(len(span)):
