@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blanklm.restoration.proposals import ELSE, Proposal
+
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 MIN_LENGTH_SHARE = 0.02  # lengths with less posterior mass than this are not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
+TRUST = 0.5  # the power of a model's probability by which it chooses among formulae; tuned on validation texts
 MIN_REPORTED_SHARE = 0.001  # lengths with less posterior mass than this are not reported
 
 
@@ -29,6 +33,7 @@ class Candidate:
 
     text: str
     log_prob: float
+    formula: str | None = None  # that has it in this place, if one has
 
     @property
     def probability(self) -> float:
@@ -128,6 +133,25 @@ def reranked(
     scale = sum(lengths.values()) / sum(share.values())
     posterior = dict(sorted(((k, p * scale) for k, p in share.items()), key=lambda item: -item[1]))
     return [Candidate(candidates[i].text, min(0.0, float(after[i]))) for i in order], posterior
+
+
+def raised(candidates: Sequence[Candidate], proposals: Sequence[Proposal]) -> list[Candidate]:
+    """Mix the probabilities of candidates with those that formulae give to what they have here; best first.
+
+    p = (1 - m) p(model) + m q with q in proportion to weight * p(model)^TRUST, and m the share of the weight that
+    formulae have.
+    """
+    by_text = {proposal.text: proposal for proposal in proposals}
+    proposed = {c.text: by_text[c.text] for c in candidates if c.text in by_text}
+    weight = sum(proposal.weight for proposal in proposed.values())
+    votes = {c.text: proposed[c.text].weight * c.probability**TRUST for c in candidates if c.text in proposed}
+    mixed = weight / (weight + ELSE)
+    after = []
+    for c in candidates:
+        p = (1 - mixed) * c.probability + mixed * votes.get(c.text, 0.0) / (sum(votes.values()) or 1.0)
+        formula = proposed[c.text].formula if c.text in proposed else None
+        after.append(Candidate(c.text, math.log(p) if p else c.log_prob, formula))
+    return sorted(after, key=lambda candidate: -candidate.log_prob)
 
 
 def places_of(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:

@@ -134,5 +134,5 @@ class PassageRestorer:
             if not records:
                 kept = "".join(c if p >= min_confidence else "-" for c, p in zip(text, gap.confidence, strict=True))
             written = lacuna.written(Supplement(kept, certain))
-            records.append(RestorationRecord(text, candidate.probability, certain, written))
+            records.append(RestorationRecord(text, candidate.probability, certain, written, candidate.formula))
         return records

@@ -40,6 +40,7 @@ class RestorationRecord:
     probability: float
     certainty: str = field(metadata=doc("high, medium or low."))
     written: str = field(metadata=doc("As it is written in the document, in the place of the gap."))
+    formula: str | None = field(default=None, metadata=doc("The formula of the index that has it here, if one has."))
 
 
 @dataclass(frozen=True)

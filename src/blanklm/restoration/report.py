@@ -61,7 +61,10 @@ def _details(gap: GapRecord) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for rank, candidate in enumerate(gap.restorations[:SHOWN]):
         text = _coloured(gap) if rank == 0 else Text(candidate.text)
-        table.add_row(f"{candidate.probability:6.1%}", Text("[").append(text).append("]"))
+        shown = Text("[").append(text).append("]")
+        if candidate.formula:
+            shown.append(f"  formula: {candidate.formula}", style="dim")
+        table.add_row(f"{candidate.probability:6.1%}", shown)
     if len(gap.restorations) > SHOWN:
         table.add_row("", Text(f"and {len(gap.restorations) - SHOWN} more", style="dim"))
     yield table

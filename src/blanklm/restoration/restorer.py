@@ -31,8 +31,10 @@ from blanklm.restoration.candidates import (
     Restoration,
     length_distribution,
     letter_distribution,
+    letters_in,
     likely_lengths,
     places_of,
+    raised,
     reranked,
     without_redundant_spaces,
 )
@@ -40,7 +42,9 @@ from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, bloc
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.normalise import normalise_with_positions
 from blanklm.restoration.notation.document import LONGEST_GAP
+from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import DEFAULTS, RestoreOptions
+from blanklm.restoration.proposals import Index, Proposal
 from blanklm.restoration.search import (
     FilledText,
     Fills,
@@ -48,6 +52,7 @@ from blanklm.restoration.search import (
     Wanted,
     fill_greedily,
     log_probs_of,
+    log_probs_of_fills,
     search_beams,
     unwatched,
 )
@@ -58,6 +63,8 @@ SEARCH_WINDOW = 12  # characters on either side of a gap that are encoded again 
 BEAM_MARGIN = 9.0  # nats below the best at which a draft is dropped
 MIN_RERANKED = 20  # candidates that are reranked, even if fewer are asked for
 MIN_RIGHT = 1e-3  # at least so much of the probability is taken to have as many letters as the gap
+LONGEST_PROPOSAL = 30  # characters
+PROPOSING_CONTEXT = 80  # characters on either side of a gap in which formulae are looked up
 FIT_SPAN = 6  # characters on either side of a gap of unknown length that should fit a candidate
 FIT_CONTEXT = 64  # characters on either side that are read to score the fit
 FIT_WEIGHT = 0.25  # tuned on validation texts
@@ -103,6 +110,11 @@ class Restorer:
     def language(self) -> str:
         return self.about.get("language", "")
 
+    @property
+    def index(self) -> Index | None:
+        """The formulae of its language, if it is one of the package's."""
+        return Index.of(CODES[self.language]) if self.language in CODES else None
+
     def unknown(self, text: str) -> list[tuple[int, str]]:
         """Return (index, character) of each character of ``text`` that the model does not know: another script."""
         normalised, positions = normalise_with_positions(text)
@@ -123,7 +135,7 @@ class Restorer:
         (open_gaps,) = self._open_gaps([draft], progress)
         gaps: list[GapRestoration] = []
         for open_gap in open_gaps:  # one by one, to report progress
-            gaps += self._restore_gaps([open_gap], options.top, options.abstain_below, progress)
+            gaps += self._restore_gaps([open_gap], options.top, options.abstain_below, progress, self.index)
             progress(1)
         return Restoration.of(gaps, options.top)
 
@@ -166,36 +178,79 @@ class Restorer:
         return open_gaps
 
     def _restore_gaps(
-        self, gaps: Sequence[OpenGap], top: int, abstain_below: float, progress: Progress = unwatched
+        self,
+        gaps: Sequence[OpenGap],
+        top: int,
+        abstain_below: float,
+        progress: Progress = unwatched,
+        index: Index | None = None,
     ) -> list[GapRestoration]:
-        """Search, rerank and cut the candidates of gaps."""
+        """Search, rerank and cut the candidates of gaps, those that the ``index`` of formulae proposes among them."""
         windows = [self._windows(gap) for gap in gaps]
         found = self._fills(gaps, windows, max(top, MIN_RERANKED), progress)
-        pools = []  # candidates of each gap
-        for gap, of_gap, fills in zip(gaps, windows, found, strict=True):
-            shares = [math.exp(window.log_p_length) * part.right for window, part in zip(of_gap, fills, strict=True)]
-            right = math.log(max(sum(shares), MIN_RIGHT)) if gap.letters else 0.0  # log p of as many letters
-            pool = [
-                Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob - right)
-                for window, part in zip(of_gap, fills, strict=True)
-                for fill in part
-            ]
-            if gap.posterior is not None:
-                pieces = gap.draft.pieces[gap.number : gap.number + 2]
-                before, behind = (self.tokenizer.decode(piece) for piece in pieces)
-                pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
-            pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
+        proposals = [self._proposals(gap, index) if index else [] for gap in gaps]
+        pools = [
+            self._pool(gap, of_gap, fills, proposed, max(top, MIN_RERANKED), progress)
+            for gap, of_gap, fills, proposed in zip(gaps, windows, found, proposals, strict=True)
+        ]
         scores = self._rerank_scores(gaps, windows, pools, progress)
         restored = []
-        for gap, of_gap, pool, gains in zip(gaps, windows, pools, scores, strict=True):
+        for gap, of_gap, pool, gains, proposed in zip(gaps, windows, pools, scores, proposals, strict=True):
             lengths = {of_gap[0].length: 1.0} if gap.posterior is None else length_distribution(gap.posterior)
             ranked, lengths = reranked(pool, gains, lengths)
+            ranked = raised(ranked, proposed) if proposed else ranked
             if gap.letters is not None:
                 lengths = letter_distribution(ranked)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
             restored.append(GapRestoration(tuple(ranked[:top]), places_of(ranked), lengths, reason))
         return restored
+
+    def _pool(
+        self,
+        gap: OpenGap,
+        windows: Sequence[Window],
+        fills: Sequence[Fills],
+        proposals: Sequence[Proposal],
+        size: int,
+        progress: Progress,
+    ) -> list[Candidate]:
+        """Return the best candidates for a gap, and the proposals that are not among them."""
+        shares = [math.exp(window.log_p_length) * part.right for window, part in zip(windows, fills, strict=True)]
+        right = math.log(max(sum(shares), MIN_RIGHT)) if gap.letters else 0.0  # log p of as many letters
+        pool = [
+            Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob - right)
+            for window, part in zip(windows, fills, strict=True)
+            for fill in part
+        ]
+        if gap.posterior is not None:
+            pieces = gap.draft.pieces[gap.number : gap.number + 2]
+            before, behind = (self.tokenizer.decode(piece) for piece in pieces)
+            pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
+        pool = sorted(pool, key=lambda c: -c.log_prob)[:size]
+        for window in windows:
+            known = {candidate.text for candidate in pool}
+            texts = [p.text for p in proposals if len(p.text) == window.length and p.text not in known]
+            if texts:
+                ids = self.tokenizer.encode_many(texts)
+                whole = [
+                    [*window.ids[: window.start], *of_gap, *window.ids[window.start + window.length :]]
+                    for of_gap in ids
+                ]
+                log_probs = log_probs_of_fills(self.model, window.ids, whole, self.temperature, SEARCH_WINDOW, progress)
+                log_p = window.log_p_length - right
+                pool += [Candidate(text, found + log_p) for text, found in zip(texts, log_probs, strict=True)]
+        return pool
+
+    def _proposals(self, gap: OpenGap, index: Index) -> list[Proposal]:
+        """Return what formulae have in the place of a gap."""
+        ids, start = gap.filled_with([])
+        before = self.tokenizer.decode(ids[max(0, start - PROPOSING_CONTEXT) : start])
+        behind = self.tokenizer.decode(ids[start : start + PROPOSING_CONTEXT])
+        blank = gap.draft.gaps[gap.number]
+        fewest, most = gap.letters or (1, LONGEST_GAP)
+        lengths = blank.min, min(blank.max or LONGEST_PROPOSAL, LONGEST_PROPOSAL)
+        return index.proposals(before, behind, lengths, lambda text: fewest <= letters_in(text) <= most)
 
     def _windows(self, gap: OpenGap) -> list[Window]:
         """Return a window for each length to try: those that can be searched, or, if there is none, all likely ones."""

@@ -118,6 +118,33 @@ def log_probs_of(
     return results
 
 
+def log_probs_of_fills(
+    model: CharacterModel,
+    text: Sequence[int],
+    fills: Sequence[Sequence[int]],
+    temperature: float = 1.0,
+    window: int | None = None,
+    progress: Progress = unwatched,
+) -> list[float]:
+    """Return log p of fills of the BLANKs of a text, as a search that finds them would give it.
+
+    ``fills`` are the text with its BLANKs filled.
+    """
+    tokens, lengths = (part.to(model.device) for part in pad([text]))
+    score, full = _draft_scorer(model, tokens, lengths, window), torch.tensor(fills, device=model.device)  # [R, L]
+    drafts, of = tokens.repeat(len(full), 1), torch.zeros(len(full), dtype=torch.long, device=model.device)
+    log_prob = torch.zeros(len(full), device=model.device)  # [R]
+    while (drafts == BLANK).any():
+        progress(0)
+        scores = score(drafts, of)
+        log_p_word = _tempered(scores.log_p_word, temperature)  # [P, V]
+        place = first_best(log_p_word.max(1).values, scores.text)  # [R] one per draft
+        at = scores.text[place], scores.position[place]
+        drafts[at] = full[at]
+        log_prob += log_p_word[place, full[at]]
+    return log_prob.tolist()
+
+
 def _score(model: CharacterModel, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> LBLMScores:
     """Score in bfloat16 on a GPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
