@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MIN_LENGTH_SHARE = 0.02  # lengths with less posterior mass than this are not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
-TRUST = 0.5  # the power of a model's probability by which it chooses among formulae; tuned on validation texts
+TRUST = 0.25  # the power of a model's probability by which it chooses among formulae; tuned on validation texts
 MIN_REPORTED_SHARE = 0.001  # lengths with less posterior mass than this are not reported
 
 

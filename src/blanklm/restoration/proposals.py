@@ -8,14 +8,15 @@ have in its place is a proposal. The model says how probable it is, and the inde
 from __future__ import annotations
 
 import lzma
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 FORMULAE = Path(__file__).parent / "formulae"
-GROWTH = 3.0  # of the weight of a formula with each word that agrees
-ELSE = 20.0  # the weight of what no formula has; both are tuned on validation texts
+GROWTH = 4.0  # of the weight of a formula with each word that agrees
+ELSE = 4.0  # the weight of what no formula has; both are tuned on validation texts
 MOST_PROPOSALS = 8  # for one gap
 MIN_AGREEING = 4  # letters of the context that must agree
 
@@ -32,7 +33,7 @@ class Proposal:
     @property
     def weight(self) -> float:
         """Its odds against what no formula has, times ``ELSE``."""
-        return self.texts * GROWTH ** (self.agreeing - 1)
+        return math.sqrt(self.texts) * GROWTH ** (self.agreeing - 1)
 
 
 class Index:
