@@ -24,9 +24,7 @@ MOST_SPELLINGS = 6  # of the letters u and v in a word, how many are tried eithe
 _WORD = re.compile(r"[^\W\d_]+")
 _ACUTE, _GRAVE = "\u0301", "\u0300"
 _NO_ACCENTS = ("\u0323", "\u0308")  # a dot below, a diaeresis
-_ENCLITICS = frozenset(
-    ("τισ", "τι", "τε", "γε", "με", "μου", "μοι", "σε", "σου", "σοι", "εστι", "εστιν", "εισι", "εισιν")
-)
+_ENCLITICS = frozenset("τισ τι τε γε με μου μοι σε σου σοι εστι εστιν εισι εισιν".split())
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Spelling:
         return _WORD.sub(lambda m: _u_and_v(m[0], is_word), text) if self.one_u else text
 
     def write(self, restored: str, before: str, behind: str) -> str:
-        """Return a restoration as the text writes; ``before`` and ``behind`` stand next to it, - for an unknown letter."""
+        """Return a restoration as the text writes between ``before`` and ``behind``; - is an unknown letter there."""
         written = restored.upper() if self.capitals else restored
         if self.writes_j:
             written = _with_j(written, before, behind)
@@ -190,6 +188,5 @@ def _with_grave(word: str) -> str:
 
 
 def _same_but_for_grave(one: str, other: str) -> bool:
-    return _marks(one).replace(_GRAVE, _ACUTE).replace("ς", "σ") == _marks(other).replace(_GRAVE, _ACUTE).replace(
-        "ς", "σ"
-    )
+    first, second = (_marks(letter).replace(_GRAVE, _ACUTE).replace("ς", "σ") for letter in (one, other))
+    return first == second
