@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MIN_LENGTH_SHARE = 0.02  # lengths with less posterior mass than this are not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
+MOST_MIXED = 0.9  # of the probability that formulae have: so often is the likeliest right where many words agree
 TRUST = 0.25  # the power of a model's probability by which it chooses among formulae; tuned on validation texts
 MIN_REPORTED_SHARE = 0.001  # lengths with less posterior mass than this are not reported
 
@@ -145,7 +146,7 @@ def raised(candidates: Sequence[Candidate], proposals: Sequence[Proposal]) -> li
     proposed = {c.text: by_text[c.text] for c in candidates if c.text in by_text}
     weight = sum(proposal.weight for proposal in proposed.values())
     votes = {c.text: proposed[c.text].weight * c.probability**TRUST for c in candidates if c.text in proposed}
-    mixed = weight / (weight + ELSE)
+    mixed = MOST_MIXED * weight / (weight + ELSE)
     after = []
     for c in candidates:
         p = (1 - mixed) * c.probability + mixed * votes.get(c.text, 0.0) / (sum(votes.values()) or 1.0)

@@ -134,6 +134,7 @@ class PassageRestorer:
             written=self.source[lacuna.start : lacuna.end],
             min=None if lacuna.blank == Blank() else lacuna.blank.min,
             max=lacuna.blank.max,
+            unit="letters" if options.count == "letters" and lacuna.blank != Blank() else "characters",
             before=before[-SHOWN_CONTEXT:],
             behind=behind[:SHOWN_CONTEXT],
             abstained=gap.reason is not None,

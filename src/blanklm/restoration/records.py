@@ -53,12 +53,13 @@ class GapRecord:
     written: str
     min: int | None
     max: int | None
+    unit: str = field(metadata=doc("What min, max and lengths count: letters, or characters."))
     before: str = field(metadata=doc("The text before it, with - for another gap."))
     behind: str
     abstained: bool
     reason: str | None = field(metadata=doc("Why it is left as it is, if it is."))
     restorations: list[RestorationRecord] = field(metadata=doc("Best first."))
-    confidence: list[float] = field(metadata=doc("Of each character of the best."))
+    confidence: list[float] = field(metadata=doc("Of each character of the best: how probable all candidates that have it are together."))
     places: list[dict[str, float]] = field(metadata=doc("The characters that compete for each place of the best."))
     lengths: dict[int, float] = field(metadata=doc("How probable each length is."))
     parallels: list[Parallel]

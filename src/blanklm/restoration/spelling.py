@@ -24,7 +24,9 @@ MOST_SPELLINGS = 6  # of the letters u and v in a word, how many are tried eithe
 _WORD = re.compile(r"[^\W\d_]+")
 _ACUTE, _GRAVE = "\u0301", "\u0300"
 _NO_ACCENTS = ("\u0323", "\u0308")  # a dot below, a diaeresis
-_ENCLITICS = frozenset("τισ τι τε γε με μου μοι σε σου σοι εστι εστιν εισι εισιν".split())
+_ENCLITICS = frozenset(
+    ("τισ", "τι", "τε", "γε", "με", "μου", "μοι", "σε", "σου", "σοι", "εστι", "εστιν", "εισι", "εισιν")
+)
 
 
 @dataclass(frozen=True)

@@ -195,15 +195,15 @@ function drawnGap(gap) {
   }
   if (reason) children.push(element("p", { class: "hint" }, `${rank === null ? "Left as it is" : "The model would leave it"}: ${reason}.`));
   if (rank === 0) children.push(lettersTable(gap));
-  if (Object.keys(lengths).length > 1) children.push(lengthBars(number, lengths));
+  if (Object.keys(lengths).length > 1) children.push(lengthBars(gap));
   if (parallels.length) children.push(element("div", {}, element("h4", {}, "Parallels"), element("ul", { class: "parallels" }, ...parallels.map(drawnParallel))));
   return element("li", { class: "card", id: `gap-${number}`, tabindex: "-1" }, ...children);
 }
 
-function extent({ min, max }) {
+function extent({ min, max, unit }) {
   if (min === null) return "extent unknown";
-  if (min === max) return `${min} character${min > 1 ? "s" : ""}`;
-  return max === null ? `at least ${min} characters` : `${min} to ${max} characters`;
+  if (min === max) return `${min} ${min > 1 ? unit : unit.slice(0, -1)}`;
+  return max === null ? `at least ${min} ${unit}` : `${min} to ${max} ${unit}`;
 }
 
 function restorationsOf({ gap, restorations }, rank) {
@@ -241,17 +241,17 @@ function lettersTable({ gap, restorations, confidence, places }) {
     element("ol", { class: "letters", "aria-label": `The letters of gap ${gap}, with what else could stand there` }, ...columns));
 }
 
-function lengthBars(number, lengths) {
+function lengthBars({ gap: number, lengths, unit }) {
   const known = Object.entries(lengths).map(([length, p]) => [Number(length), p]).sort(([a], [b]) => a - b);
   const highest = Math.max(...known.map(([, p]) => p));
   const bars = known.filter(([, p]) => p >= highest / 100).map(([length, p]) => {
     const bar = element("span", { class: "bar-of", "aria-hidden": "true" });
     bar.style.setProperty("--share", p / highest);
-    const item = element("li", { title: `${length} characters: ${percent(p)}` }, bar, element("span", {}, String(length)));
-    item.append(element("span", { class: "unseen" }, ` characters: ${percent(p)}`));
+    const item = element("li", { title: `${length} ${unit}: ${percent(p)}` }, bar, element("span", {}, String(length)));
+    item.append(element("span", { class: "unseen" }, ` ${unit}: ${percent(p)}`));
     return item;
   });
-  return element("div", {}, element("h4", {}, "Length, in characters"),
+  return element("div", {}, element("h4", {}, `Length, in ${unit}`),
     element("ol", { class: "lengths", "aria-label": `How long gap ${number} may be` }, ...bars));
 }
 
