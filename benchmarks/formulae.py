@@ -1,4 +1,4 @@
-"""How often the word that is missing in a well-known formula is the first restoration, with the index of formulae and without.
+"""How often the missing word of a well-known formula is the first restoration, with the index of formulae and without.
 
     BLANKLM_DATA=<corpora> python benchmarks/formulae.py [--out results/benchmarks/formulae-cpu.json]
 

@@ -195,7 +195,7 @@ def test_letters_of_another_script_are_named_with_their_place(restorer):
 def test_a_length_of_which_little_is_known_is_as_if_unknown_within_what_is_known(restorer, gap, least, most):
     """Models learn from ranges about as wide as the gap is long: a wider one would be taken for a hint."""
     unknown, known = (
-        restorer._length_posterior(Draft.of(["αγαθηι ", g, " τυχηι"], restorer.tokenizer), 0).exp()
+        restorer.guesses.length_posterior(Draft.of(["αγαθηι ", g, " τυχηι"], restorer.tokenizer), 0).exp()
         for g in (Blank(), gap)
     )
     inside = unknown[least - 1 : most]

@@ -59,7 +59,7 @@ class GapRecord:
     abstained: bool
     reason: str | None = field(metadata=doc("Why it is left as it is, if it is."))
     restorations: list[RestorationRecord] = field(metadata=doc("Best first."))
-    confidence: list[float] = field(metadata=doc("Of each character of the best: how probable all candidates that have it are together."))
+    confidence: list[float] = field(metadata=doc("Of each character of the best: the probability of all that have it."))
     places: list[dict[str, float]] = field(metadata=doc("The characters that compete for each place of the best."))
     lengths: dict[int, float] = field(metadata=doc("How probable each length is."))
     parallels: list[Parallel]

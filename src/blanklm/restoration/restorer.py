@@ -14,16 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from blanklm import pretrained
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.template import Blank
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel
-from blanklm.models.mixed_lblm import MixedLBLM
 from blanklm.models.packed_linear import pack_linears
 from blanklm.restoration.candidates import (
     Candidate,
@@ -38,36 +34,23 @@ from blanklm.restoration.candidates import (
     reranked,
     without_redundant_spaces,
 )
-from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
+from blanklm.restoration.draft import Draft, OpenGap, Part, Window, block_numbers, centred
+from blanklm.restoration.guesses import FIT_WEIGHT, SEARCH_WINDOW, Guesses
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.normalise import normalise_with_positions
 from blanklm.restoration.notation.document import LONGEST_GAP
 from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import DEFAULTS, RestoreOptions
 from blanklm.restoration.proposals import Index, Proposal
-from blanklm.restoration.search import (
-    FilledText,
-    Fills,
-    Progress,
-    Wanted,
-    fill_greedily,
-    log_probs_of,
-    log_probs_of_fills,
-    search_beams,
-    unwatched,
-)
+from blanklm.restoration.search import Fills, Progress, Wanted, log_probs_of_fills, search_beams, unwatched
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
-SEARCH_WINDOW = 12  # characters on either side of a gap that are encoded again for each draft of a search
 BEAM_MARGIN = 9.0  # nats below the best at which a draft is dropped
 MIN_RERANKED = 20  # candidates that are reranked, even if fewer are asked for
 MIN_RIGHT = 1e-3  # at least so much of the probability is taken to have as many letters as the gap
 LONGEST_PROPOSAL = 30  # characters
 PROPOSING_CONTEXT = 80  # characters on either side of a gap in which formulae are looked up
-FIT_SPAN = 6  # characters on either side of a gap of unknown length that should fit a candidate
-FIT_CONTEXT = 64  # characters on either side that are read to score the fit
-FIT_WEIGHT = 0.25  # tuned on validation texts
 
 
 class Restorer:
@@ -96,6 +79,10 @@ class Restorer:
         model = loaded.model.to(checkpoint.device_for(device))
         pack_linears(model)
         return cls(model, loaded.tokenizer, loaded.about, Lexicon.load(folder))
+
+    @property
+    def guesses(self) -> Guesses:
+        return Guesses(self.model, self.temperature)
 
     @property
     def longest(self) -> int:
@@ -148,8 +135,8 @@ class Restorer:
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """Return the greedy guess for each gap of each text."""
         drafts = [self._draft(parts) for parts in documents]
-        self._settle_lengths(drafts, unwatched, settles_all=True)
-        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts, unwatched)]
+        self.guesses.settle_lengths(drafts, unwatched, settles_all=True)
+        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self.guesses.fill(drafts, unwatched)]
 
     def _draft(self, parts: Sequence[Part], count_letters: bool = False) -> Draft:
         blanks = [part for part in parts if isinstance(part, Blank)]
@@ -169,8 +156,8 @@ class Restorer:
 
     def _open_gaps(self, drafts: Sequence[Draft], progress: Progress = unwatched) -> list[list[OpenGap]]:
         """Return the gaps of each draft, with the best guess in all others."""
-        posteriors = self._settle_lengths(drafts, progress)
-        guesses = iter(self._fill([draft for draft in drafts if len(draft.gaps) > 1], progress))
+        posteriors = self.guesses.settle_lengths(drafts, progress)
+        guesses = iter(self.guesses.fill([draft for draft in drafts if len(draft.gaps) > 1], progress))
         open_gaps = []
         for draft, by_gap in zip(drafts, posteriors, strict=True):
             spans = next(guesses) if len(draft.gaps) > 1 else draft.spans
@@ -283,7 +270,7 @@ class Restorer:
         )
         long = [(i, window) for i, (_, window) in enumerate(flat) if window.length > LONGEST_SEARCHED_GAP]
         blocks = [block_numbers(len(window.ids), [(window.start, window.length)]) for _, window in long]
-        guesses = self._guess([window.ids for _, window in long], blocks, progress)
+        guesses = self.guesses.guess([window.ids for _, window in long], blocks, progress)
         found = dict(zip(short, beams, strict=True))
         for (i, window), guess in zip(long, guesses, strict=True):
             found[i] = Fills([replace(guess, log_prob=guess.log_prob + window.log_p_length)])
@@ -304,7 +291,7 @@ class Restorer:
             for candidate in pool
             if gap.is_fitted
         ]
-        fits = iter(self._fit(filled, progress))
+        fits = iter(self.guesses.fit(filled, progress))
         scores = []
         for gap, of_gap, pool in zip(gaps, windows, pools, strict=True):
             window = of_gap[0]  # with other lengths, the text near the gap is the same
@@ -317,118 +304,6 @@ class Restorer:
                 gains = [gain + FIT_WEIGHT * next(fits) for gain in gains]
             scores.append(gains)
         return scores
-
-    # --- Lengths ------------------------------------------------------------------------------------------------
-
-    def _settle_lengths(
-        self, drafts: Sequence[Draft], progress: Progress, settles_all: bool = False
-    ) -> list[dict[int, Tensor]]:
-        """Choose the unknown lengths, leftmost first in each draft; return their log posteriors [N] by gap.
-
-        In a draft with one gap nothing is chosen, unless ``settles_all``.
-        """
-        posteriors: list[dict[int, Tensor]] = [{} for _ in drafts]
-        for number in range(max(len(draft.gaps) for draft in drafts)):
-            turn = [i for i, d in enumerate(drafts) if number < len(d.gaps) and d.gaps[number].length is None]
-            for i in turn:
-                progress(0)
-                posteriors[i][number] = self._length_posterior(drafts[i], number)
-            among = [i for i in turn if settles_all or len(drafts[i].gaps) > 1]  # no other gap needs to know it
-            of_turn = [posteriors[i][number] for i in among]
-            lengths = self._best_lengths([drafts[i] for i in among], number, of_turn, progress)
-            for i, length in zip(among, lengths, strict=True):
-                drafts[i].spans[number] = [BLANK] * length
-        return posteriors
-
-    def _length_posterior(self, draft: Draft, number: int) -> Tensor:
-        """Return log p(k) [N] of a gap, with the unknown lengths after it still unknown."""
-        model, blank = self.model, draft.gaps[number]
-        assert isinstance(model, MixedLBLM)  # _draft has refused unknown lengths for any other
-        ids, starts = draft.with_spans(draft.spans)
-        first, end = centred(len(ids), starts[number], 1, self.longest)
-        tokens = torch.tensor([ids[first:end]], device=model.device)  # [1, L]
-        unknown, least, most = (torch.zeros_like(tokens) for _ in range(3))  # [1, L] each
-        for gap, start in zip(draft.gaps[number:], starts[number:], strict=True):
-            if gap.length is None and first <= start < end:
-                unknown[0, start - first] = 1
-                # A range wider than those of training is left out: the model would take its middle as a hint.
-                if gap.max is not None and gap.max <= 3 * gap.min + 4:
-                    least[0, start - first], most[0, start - first] = gap.min, gap.max
-        lengths = torch.tensor([tokens.shape[1]], device=tokens.device)  # [1]
-        scored = model.score_lengths(tokens, lengths, tokens == BLANK, unknown.bool(), least, most)
-        log_p, _, position = scored  # [G, N], [G], [G]
-        log_p = log_p[(position == starts[number] - first).nonzero()[0, 0]].cpu()  # [N]
-        log_p = log_p[: max(self.longest // 2, blank.min)]  # longer gaps would leave no context
-        k = torch.arange(1, len(log_p) + 1)  # [N]
-        return log_p.masked_fill((k < blank.min) | (k > (blank.max or LONGEST_GAP)), -math.inf).log_softmax(0)
-
-    def _best_lengths(
-        self, drafts: Sequence[Draft], number: int, posteriors: Sequence[Tensor], progress: Progress
-    ) -> list[int]:
-        """Return for a gap of each draft the length with the best sum of posterior, log p of its greedy guess, and fit.
-
-        The posterior alone says little: what would stand there says more.
-        """
-        texts, blocks, tried = [], [], []  # tried: (draft, length, where the gap begins)
-        for i, (draft, posterior) in enumerate(zip(drafts, posteriors, strict=True)):
-            for k in likely_lengths(posterior):
-                spans = replaced(draft.spans, number, [BLANK] * k)
-                ids, starts = draft.with_spans(spans)
-                first, end = around(len(ids), starts[number], k, FIT_CONTEXT)
-                texts.append(ids[first:end])
-                blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
-                tried.append((i, k, starts[number] - first))
-        guesses = self._guess(texts, blocks, progress)
-        fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)], progress)
-        best: dict[int, tuple[float, int]] = {}
-        for (i, k, start), guess, fit in zip(tried, guesses, fits, strict=True):
-            log_prob = sum(guess.place_log_probs[start + place] for place in range(k))
-            score = float(posteriors[i][k - 1]) + log_prob + FIT_WEIGHT * fit
-            best[i] = max(best.get(i, (-math.inf, k)), (score, k))
-        return [best[i][1] for i in range(len(drafts))]
-
-    def _fit(self, filled: Sequence[tuple[list[int], int, int]], progress: Progress) -> list[float]:
-        """Return log p of FIT_SPAN characters on either side of what was restored, each side hidden by itself.
-
-        ``filled``: the ids of each text, where its restoration begins, and how long it is.
-        """
-        texts, positions = [], []
-        for ids, start, k in filled:
-            first, end = around(len(ids), start, k, FIT_CONTEXT)
-            at = start - first
-            for side in (range(max(0, at - FIT_SPAN), at), range(at + k, min(end - first, at + k + FIT_SPAN))):
-                texts.append(ids[first:end])
-                positions.append([p for p in side if self.model.writable[ids[first + p]]])
-        log_probs = log_probs_of(self.model, texts, positions, progress)
-        return [left + right for left, right in zip(log_probs[::2], log_probs[1::2], strict=True)]
-
-    # --- Greedy guesses -----------------------------------------------------------------------------------------
-
-    def _guess(self, texts: Sequence[list[int]], blocks: Sequence[list[int]], progress: Progress) -> list[FilledText]:
-        return fill_greedily(self.model, texts, blocks, self.temperature, progress, SEARCH_WINDOW)
-
-    def _fill(self, drafts: Sequence[Draft], progress: Progress) -> list[list[list[int]]]:
-        """Return the greedy guess for the gaps of each draft in ids, window by window; all lengths are settled."""
-        filled = [[list(span) for span in draft.spans] for draft in drafts]
-        while True:
-            texts, blocks, windows = [], [], []
-            for i, (draft, spans) in enumerate(zip(drafts, filled, strict=True)):
-                number = next((n for n, span in enumerate(spans) if BLANK in span), None)
-                if number is None:
-                    continue
-                ids, starts = draft.with_spans(spans)
-                first, end = centred(len(ids), starts[number], len(spans[number]), self.longest)
-                texts.append(ids[first:end])
-                blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
-                windows.append((i, first, starts))
-            if not texts:
-                return filled
-            guesses = self._guess(texts, blocks, progress)
-            for (i, first, starts), guess in zip(windows, guesses, strict=True):
-                for span, start in zip(filled[i], starts, strict=True):
-                    for k in range(len(span)):
-                        if first <= start + k < first + len(guess.ids):
-                            span[k] = guess.ids[start + k - first]
 
 
 def _reason_to_abstain(best: Candidate, windows: Sequence[Window], abstain_below: float) -> str | None:
