@@ -60,11 +60,12 @@ class Guesses:
         first, end = centred(len(ids), starts[number], 1, self.model.config.max_length)
         tokens = torch.tensor([ids[first:end]], device=model.device)  # [1, L]
         unknown, least, most = (torch.zeros_like(tokens) for _ in range(3))  # [1, L] each
-        for gap, start in zip(draft.gaps[number:], starts[number:], strict=True):
+        for gap, letters, start in zip(draft.gaps[number:], draft.letters[number:], starts[number:], strict=True):
             if gap.length is None and first <= start < end:
                 unknown[0, start - first] = 1
-                # A range wider than those of training is left out: the model would take its middle as a hint.
-                if gap.max is not None and gap.max <= 3 * gap.min + 4:
+                # The model takes the middle of a range as a hint. Ranges wider than those of training are left out,
+                # and those with room for spaces, of which there may be none.
+                if letters is None and gap.max is not None and gap.max <= 3 * gap.min + 4:
                     least[0, start - first], most[0, start - first] = gap.min, gap.max
         lengths = torch.tensor([tokens.shape[1]], device=tokens.device)  # [1]
         scored = model.score_lengths(tokens, lengths, tokens == BLANK, unknown.bool(), least, most)

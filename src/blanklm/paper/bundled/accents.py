@@ -20,7 +20,7 @@ from blanklm.files import write_whole
 from blanklm.restoration.normalise import normalise
 from blanklm.restoration.spelling import ACCENTS
 
-SOURCES = ("isicily", "edh", "iaph", "papygreek")  # CC BY 4.0 and CC BY-SA 4.0
+SOURCES = ("isicily", "edh", "papygreek")  # CC BY 4.0 and CC BY-SA 4.0
 LEAST = 2
 SHARE = 0.95  # of the times that a word stands there, with these accents
 _WORD = re.compile(r"[^\W\d_]+")
