@@ -25,6 +25,8 @@ from blanklm.restoration.spelling import Spelling, accented_words
         ("αι", "κ", " τινες", "τῶι", "αὶ"),
         ("ωι", "δήμ", "", "δήμωι τῶι", "ωι"),
         ("ωι", "δῆμ", "", "δήμωι τῶι", "ωι"),  # what stands there does not agree: it stays as it is
+        ("ω", "δήμ", "", "τῶι", "ω"),  # iota is not written below here
+        ("ω", "δήμ", "", "τῷ δήμῳ", "ῳ"),
         ("αι", "-κ", " ", "τῶι", "αι"),  # another gap may be part of the word
         ("κα", " ", "-", "τῶι", "κα"),
         ("και", " ", " ", "τωι δημωι καὶ αυτωι", "και"),  # few words bear accents here

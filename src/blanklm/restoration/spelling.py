@@ -22,7 +22,7 @@ VOWELS = "aeiouy"
 AFTER = "lrnbd"  # consonants after which a v before a vowel mostly is one: silva, servus, convenit, advena
 MOST_SPELLINGS = 6  # of the letters u and v in a word, how many are tried either way
 _WORD = re.compile(r"[^\W\d_]+")
-_ACUTE, _GRAVE = "\u0301", "\u0300"
+_ACUTE, _GRAVE, _SUBSCRIPT = "\u0301", "\u0300", "\u0345"
 _NO_ACCENTS = ("\u0323", "\u0308")  # a dot below, a diaeresis
 _ENCLITICS = frozenset(
     ("τισ", "τι", "τε", "γε", "με", "μου", "μοι", "σε", "σου", "σοι", "εστι", "εστιν", "εισι", "εισιν")
@@ -37,6 +37,7 @@ class Spelling:
     one_u: tuple[str, ...] = ()  # of V and u, and U and v, those that stand for both
     writes_j: bool = False
     accents: bool = False
+    subscripts: bool = False  # iota
 
     @classmethod
     def of(cls, letters: str, language: str) -> Spelling:
@@ -53,6 +54,7 @@ class Spelling:
             lunate="ϲ" in letters or "Ϲ" in letters,
             plain="ς" not in letters and any(word.endswith("σ") for word in letters.split() if len(word) > 1),
             accents=_is_accented(written),
+            subscripts=_SUBSCRIPT in _marks(letters),
         )
 
     def read(self, text: str, is_word: Callable[[str], bool]) -> str:
@@ -69,7 +71,7 @@ class Spelling:
         if self.lunate:
             return written.replace("σ", "ϲ").replace("Σ", "Ϲ")
         if self.accents:
-            written = _accented(written, before, behind)
+            written = _accented(written, before, behind, self.subscripts)
         return written if self.plain else _with_final_sigmas(written, before, behind)
 
 
@@ -153,7 +155,7 @@ def accented_words() -> dict[str, str]:
     return dict(row.split("\t") for row in lzma.decompress(path.read_bytes()).decode().splitlines())
 
 
-def _accented(restored: str, before: str, behind: str) -> str:
+def _accented(restored: str, before: str, behind: str, subscripts: bool) -> str:
     """Accent the words of a restoration that are known, and leave all others; the text around must agree."""
     left = before[len(before.rstrip()) :] or re.split(r"[^\w\u0300-\u0345-]", before)[-1]
     left = "" if left.isspace() else left
@@ -165,7 +167,7 @@ def _accented(restored: str, before: str, behind: str) -> str:
             continue
         word = known.get(fold(match[0]))
         goes_on = "-" in (whole[max(0, match.start() - 1) : match.start()], whole[match.end() : match.end() + 1])
-        if word is None or len(word) != len(match[0]) or goes_on:
+        if word is None or len(word) != len(match[0]) or goes_on or (_SUBSCRIPT in _marks(word) and not subscripts):
             continue
         follows = whole[match.end() :].split() or rest.split()
         word = word if not follows or rest[:1] == "." or follows[0] in _ENCLITICS else _with_grave(word)
