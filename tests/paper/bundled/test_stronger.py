@@ -46,13 +46,10 @@ def corpora(tmp_path, monkeypatch):
 
 def test_only_what_may_be_shared_is_read(corpora):
     made = stronger.corpus("greek")
-    assert set(made.texts) == {
-        GREEK[0] + " χαιρε",
-        GREEK[0],
-        "χαιρε και συ",
-    }  # snippets are whole, as short as these are
+    read = "\n".join(made.texts)
+    assert {GREEK[0] + " χαιρε", GREEK[0], "χαιρε και συ"} <= set(made.texts)
     assert made.dropped == 4  # two repeats, two held-out texts
-    assert not {"νομοσ", "ιεροσ", "αρχων"} & set(made.texts)
+    assert not any(text in read for text in ("νομοσ", "ιεροσ", "αρχων", *GREEK[1:]))
 
 
 def test_edcs_is_read_only_when_it_is_asked_for(corpora):
