@@ -108,7 +108,7 @@ class Recipe:
             )
             costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(chosen, None, self.training.seed))
             about = about | {"temperature": min(costs, key=costs.__getitem__)}
-        bits = training.bits  # each matrix in so many, as it was trained; else all in 8
+        bits = training.bits or None  # each matrix in so many, as it was trained; else all in 8
         checkpoint.save(
             out / "model", best.model, best.tokenizer, about, torch.int8, bits=bits, word_bits=8 if bits else None
         )
