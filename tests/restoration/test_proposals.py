@@ -59,6 +59,8 @@ def test_what_formulae_have_gains_what_all_others_lose():
     assert 0.5 < after["cd"].probability < 1 and sum(c.probability for c in after.values()) < 1
     assert after["ab"].probability / after["ef"].probability == pytest.approx(20)
     assert raised(found, [Proposal("xy", "xy gh", 9, 2)])[0].probability == pytest.approx(0.4)  # it was not scored
+    impossible = [*found, Candidate("xy", -math.inf)]
+    assert raised(impossible, [Proposal("xy", "xy gh", 9, 2)])[0].probability == pytest.approx(0.4)
 
 
 def test_there_is_an_index_for_each_language_of_the_package():

@@ -143,7 +143,8 @@ def raised(candidates: Sequence[Candidate], proposals: Sequence[Proposal]) -> li
     formulae have.
     """
     by_text = {proposal.text: proposal for proposal in proposals}
-    proposed = {c.text: by_text[c.text] for c in candidates if c.text in by_text}
+    # A model may lack a letter of what a formula has.
+    proposed = {c.text: by_text[c.text] for c in candidates if c.text in by_text and c.probability}
     weight = sum(proposal.weight for proposal in proposed.values())
     votes = {c.text: proposed[c.text].weight * c.probability**TRUST for c in candidates if c.text in proposed}
     mixed = MOST_MIXED * weight / (weight + ELSE)
