@@ -324,7 +324,8 @@ def test_the_table_is_complete_and_well_formed():
     table = {corpus.name: corpus for corpus in corpora()}
     assert list(table) == [
         *("ptb", "wikitext2", "wikitext103", "yahoo", "yelp", "amazon"),
-        *("edh_latin", "greek_documentary", "greek_literature", "english", "sentence_completion"),
+        *("edh_latin", "greek_documentary", "greek_literature", "greek_more", "latin_literature", "edcs_latin"),
+        *("english", "sentence_completion"),
     ]
     for name, corpus in table.items():
         assert corpus.summary and corpus.origin and corpus.licence

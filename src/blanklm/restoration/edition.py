@@ -1,6 +1,6 @@
 """Restore a damaged text as its editor wrote it: Leiden notation or EpiDoc in, the same out, with its evidence.
 
-``restore("ἔδοξεν τῆι βουλῆι κα[. . 5 . .] δήμωι").text`` should be the text with ``[ι τωι]`` in the place of the gap.
+``restore("ἔδοξεν τῆι βουλῆι κα[. . 4 . .] δήμωι").text`` should be the text with ``[ὶ τῶι]`` in the place of the gap.
 """
 
 from __future__ import annotations
