@@ -75,7 +75,7 @@ def test_experiments_are_trained_and_measured_and_their_rows_say_where_they_come
     again = runner.run_experiments(experiments, jobs)
     assert again == rows  # with the same date
     for row in rows:
-        assert set(row["provenance"]) == {"commit", "clean", "date", "hardware", "versions", "command"}
+        assert set(row["provenance"]) == {"commit", "clean", "date", "hardware", "versions", "command", "seconds"}
 
 
 def test_the_provenance_of_a_checkout_and_of_an_installed_package(monkeypatch, tmp_path):

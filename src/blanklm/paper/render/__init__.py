@@ -19,7 +19,7 @@ from pathlib import Path
 from blanklm.errors import BlankLMError
 from blanklm.files import write_whole
 from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
-from blanklm.paper.render.source import checkout, declared, specs
+from blanklm.paper.render.source import MARK, checkout, declared, note, reading, specs
 
 PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = infilling, language_modelling, models, performance, restoration, sentiment
@@ -29,7 +29,14 @@ TABLES |= {name: partial(declared, name) for name in specs()}
 
 def rendered(text: str) -> str:
     """Render the tables of a document."""
-    return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
+    return PASSAGE.sub(lambda match: match[1] + _table(match[2], *match[3].split()) + match[4], text)
+
+
+def _table(name: str, *arguments: str) -> str:
+    """A table, with a line below about its marked rows."""
+    with reading() as read:
+        written = TABLES[name](*arguments)
+        return written + note(read) if MARK in written else written
 
 
 def documents() -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, lines, named, result, results, table
+from blanklm.paper.render.source import cells, lines, mark, marked, named, result, results, table
 
 IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
 PRETRAINED = ("blm-minilm", "blm-english")
@@ -31,14 +31,14 @@ def measured(corpus: str, systems: tuple[str, ...] = SYSTEMS) -> list[Row]:
 def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
     """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
     judge = result(f"infilling/{corpus}-{JUDGE}")
-    rows = [cells("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
+    rows = [marked("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
     found = measured(corpus, systems)
     rivals = [row["ratios"] for row in found if "mlm" not in row["system"]]
     best = {ratio: max(round(row[ratio]["bleu"], 1) for row in rivals) for ratio in RATIOS}
     for row in found:
         scores = {ratio: round(row["ratios"][ratio]["bleu"], 1) for ratio in RATIOS}
         bold = {ratio: "**" * (scores[ratio] == best[ratio] and "mlm" not in row["system"]) for ratio in RATIOS}
-        rows.append([row["label"], *(f"{bold[ratio]}{scores[ratio]:.1f}{bold[ratio]}" for ratio in RATIOS)])
+        rows.append([row["label"] + mark(row), *(f"{bold[ratio]}{scores[ratio]:.1f}{bold[ratio]}" for ratio in RATIOS)])
     return rows
 
 
@@ -53,7 +53,7 @@ def infilling_fluency() -> str:
     fluency = [cells("{ratios[@][no_infill_perplexity]:.0f}", judge, RATIOS)]
     fluency += [cells("{ratios[@][perplexity]:.0f}", row, RATIOS) for row in measured("yahoo")]
     rows = [[*bleu, *perplexity] for bleu, perplexity in zip(bleu_rows("yahoo", SYSTEMS), fluency, strict=True)]
-    rows.append(cells("original texts | {none[@]} | {ratios[@][original_perplexity]:.0f}", judge, RATIOS))
+    rows.append(marked("original texts | {none[@]} | {ratios[@][original_perplexity]:.0f}", judge, RATIOS))
     return lines(cells("BLEU, then perplexity | @% | @%", {}, RATIOS), rows)
 
 
@@ -79,7 +79,7 @@ def infilling_failures() -> str:
             ]
             if any(rate for rate, *_ in kinds):
                 failures = [f"{rate:.1f} ({lost:.1f} + {wrong:.1f})" for rate, lost, wrong in kinds]
-                rows.append([f"{row['title']}, {row['label']}", *failures])
+                rows.append([f"{row['title']}, {row['label']}{mark(row)}", *failures])
     template = "the paper's {label} | {failures[@]:.1f}"
     rows += [cells(template, row, RATIOS) for row in paper_rows() if "failures" in row]
     return lines(cells("failures, % (words lost + blanks wrong) | @%", {}, RATIOS), rows)
@@ -102,7 +102,9 @@ def figure_5() -> str:
             if fills := row.get("figure_5"):
                 fill = fills[number]
                 spans = [f"*{span.replace('_', chr(92) + '_')}*" if span else "(nothing)" for span in fill["spans"]]
-                rows.append([row["label"], "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans)])
+                rows.append(
+                    [row["label"] + mark(row), "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans)]
+                )
         rows.append(["original", mask.format(*(f"**{span}**" for span in hidden))])
         tables.append(lines(["", f"{share} hidden"], rows).replace("| ---: |", "| --- |"))
     return "\n".join(tables)

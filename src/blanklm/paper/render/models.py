@@ -7,7 +7,7 @@ from collections import Counter
 
 from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import checkout, lines, named, result, table
+from blanklm.paper.render.source import checkout, lines, named, origin, result, table
 
 NAMES = {"english": "english", "english-small": "english-small", "before": "english of 0.2.0"}
 CARDS = ("src/blanklm/pretrained", "tests/fixtures")  # where model folders with a card are
@@ -62,10 +62,10 @@ def training_rows(model: str) -> list[Row]:
     folder = next(parent / model for parent in map(checkout().joinpath, CARDS) if (parent / model).is_dir())
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
     if model == "sentiment":
-        parts = named(
-            result("sentiment-yelp")["parts"], {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
-        )
-        return [parts[0] | {"size": size}, parts[1]]
+        measured = result("sentiment-yelp")
+        names = {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
+        blm, classifier = (origin(measured) | part for part in named(measured["parts"], names))
+        return [blm | {"size": size}, classifier]
     last = result(f"{'restoration' if model in ('greek', 'latin') else 'models'}/{model}")
     stages = [*last.get("before", ()), last]
     names = [f"{model}, stage {number}" for number in range(1, len(stages) + 1)] if len(stages) > 1 else [model]
