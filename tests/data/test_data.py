@@ -325,6 +325,7 @@ def test_the_table_is_complete_and_well_formed():
     assert list(table) == [
         *("ptb", "wikitext2", "wikitext103", "yahoo", "yelp", "amazon"),
         *("edh_latin", "greek_documentary", "greek_literature", "english", "sentence_completion"),
+        *("blimp", "anlg", "rocstories"),
     ]
     for name, corpus in table.items():
         assert corpus.summary and corpus.origin and corpus.licence

@@ -11,12 +11,14 @@ from blanklm.cli.output import say
 from blanklm.errors import BlankLMError
 from blanklm.options import check_number
 
-Table = Literal["infilling", "restoration", "sentiment", "language-modelling"]
+Table = Literal["infilling", "restoration", "sentiment", "language-modelling", "blimp", "middles"]
 ALSO = {  # the options that each table has besides --out, --corpus, --seconds and --jobs
     "infilling": {"system", "texts", "backbone"},
     "restoration": {"system", "texts", "model"},
     "sentiment": {"start"},
     "language-modelling": {"system", "orders"},
+    "blimp": {"system", "texts", "model"},
+    "middles": {"system", "texts", "model"},
 }
 
 
@@ -57,11 +59,12 @@ def reproduce(
     systems = options.pop("system", None)
     settings = {"out": out, "corpora": corpus, "seconds": seconds} | options
     from blanklm.paper import runner
-    from blanklm.paper.tables import infilling, language_modelling, restoration, sentiment
+    from blanklm.paper.tables import blimp, infilling, language_modelling, middles, restoration, sentiment
 
     if table == "sentiment":
         print(sentiment.table(sentiment.run(**settings, jobs=jobs, say=say)))
         return
-    module = {"infilling": infilling, "restoration": restoration, "language-modelling": language_modelling}[table]
+    modules: dict[str, Any] = {"infilling": infilling, "restoration": restoration, "blimp": blimp, "middles": middles}
+    module = (modules | {"language-modelling": language_modelling})[table]
     experiments = module.experiments(**settings, systems=systems)
     print(module.table(runner.run_experiments(experiments, jobs, say)))

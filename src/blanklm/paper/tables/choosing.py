@@ -20,7 +20,8 @@ import numpy as np
 from blanklm.api import BlankLM
 from blanklm.data import read_corpus
 from blanklm.paper.provenance import Row, write_result
-from blanklm.paper.tasks.completion import Asked, of_any_length, seen_in_training, sentence_completion
+from blanklm.paper.tasks.choices import Asked
+from blanklm.paper.tasks.completion import of_any_length, seen_in_training, sentence_completion
 from blanklm.paper.tasks.metrics import expected_calibration_error
 
 HELD_OUT = 400  # questions, half of them to fit the temperature

@@ -7,28 +7,15 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from blanklm.data import read_corpus
+from blanklm.paper.tasks.choices import Asked
 
 TRAINED_ON = [("english", split) for split in ("mix.0", "mix.1", "mix.2", "more.0", "more.1")]
 TRAINED_ON += [("sentence_completion", "train.0")]
 WINDOW = 6  # words about the blank by which a sentence is known again
 LONGEST_OPTION = 3  # words
 OPTIONS = 5
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question with one right answer: a string for each blank in each of the options."""
-
-    text: str
-    alternatives: tuple[tuple[str, ...], ...]
-    answer: int
-
-    @property
-    def blanks(self) -> int:
-        return len(self.alternatives[0])
 
 
 def sentence_completion(name: str) -> list[Asked]:
@@ -45,7 +32,7 @@ def seen_in_training(questions: Sequence[Asked]) -> set[int]:
     """The numbers of the questions whose answered sentence stands in the texts that the models were trained on."""
     windows: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for number, question in enumerate(questions):
-        before, *after = question.text.split("___")
+        before, *after = (question.text or "").split("___")
         left, answer = _words(before), _words(question.alternatives[question.answer][0])
         first = max(0, len(left) - WINDOW // 2)
         words = left + answer + _words(after[0])

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from blanklm.errors import BlankLMError
 from blanklm.extras import how_to_install
 
 
-def corpus_bleu(outputs: Sequence[str], *references: Sequence[str]) -> float:
+def corpus_bleu(outputs: Sequence[str], *references: Sequence[str | None]) -> float:
     """Corpus BLEU on whitespace tokens, the paper's scale (sacrebleu, no tokenisation of its own).
 
-    Each of the ``references`` has one for every output.
+    Each of the ``references`` has one for every output, or None for an output that has fewer.
     """
     from sacrebleu.metrics import BLEU  # here, since most commands need none of it
 
     metric = BLEU(tokenize="none", force=True)
     return metric.corpus_score(list(outputs), [list(reference) for reference in references]).score
+
+
+def words_and_marks(text: str) -> str:
+    """A text in lower case, with a space around every mark."""
+    return " ".join(re.findall(r"\w+|[^\w\s]", text.lower()))
+
+
+def rouge_l(output: str, reference: str) -> float:
+    """ROUGE-L (Lin 2004) of whitespace tokens: F1 of the longest common subsequence."""
+    written, known = output.split(), reference.split()
+    if not written or not known:
+        return 0.0
+    longest = [0] * (len(known) + 1)  # of what is read and of the first words of the reference
+    for word in written:
+        before = 0
+        for place, other in enumerate(known, 1):
+            above = longest[place]
+            longest[place] = before + 1 if word == other else max(above, longest[place - 1])
+            before = above
+    return 2 * longest[-1] / (len(written) + len(known))
 
 
 def edit_distance(first: str, second: str) -> int:
