@@ -1,18 +1,17 @@
 """The infilling task: one scorer for every system that can fill."""
 
 import math
-from collections import Counter
 
 import pytest
 
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import find, read_corpus
-from blanklm.errors import DataError
+from blanklm.data import read_corpus
 from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
 from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
 from blanklm.paper.tasks.metrics import corpus_bleu
+from tests.support.oracles import slow_bleu
 from tests.support.paths import FIXTURES
 
 SENTENCES = FIXTURES / "yelp_test.txt"
@@ -115,19 +114,6 @@ def test_masks_come_back_from_their_file(tmp_path):
     assert read_masks(tmp_path / "masks" / "test.jsonl") == masked
 
 
-def slow_bleu(outputs, references):
-    """Papineni et al. 2002, on whitespace words: clipped n-gram precisions of the corpus and the brevity penalty."""
-    found, possible = [0] * 4, [0] * 4
-    for output, reference in zip(outputs, references, strict=True):
-        for n in range(4):
-            ngrams = [Counter(zip(*(t.split()[i:] for i in range(n + 1)), strict=False)) for t in (output, reference)]
-            found[n] += sum((ngrams[0] & ngrams[1]).values())
-            possible[n] += sum(ngrams[0].values())
-    written, wanted = (sum(len(text.split()) for text in texts) for texts in (outputs, references))
-    precision = sum(math.log(f / p) for f, p in zip(found, possible, strict=True)) / 4
-    return 100 * math.exp(precision + min(0.0, 1 - wanted / written))
-
-
 def test_the_no_infill_row_of_real_sentences():
     """ceil(r n) words hidden, and the BLEU of what is left as its definition says."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
@@ -141,11 +127,9 @@ def test_the_no_infill_row_of_real_sentences():
         assert corpus_bleu(bare, sentences) == pytest.approx(slow_bleu(bare, sentences), abs=1e-6)
 
 
+@pytest.mark.usefixtures("corpora")
+@pytest.mark.slow
 def test_the_no_infill_row_of_the_paper():
-    try:
-        find("yahoo", "test")
-    except DataError:
-        pytest.skip("the Yahoo Answers test file is not here: set BLANKLM_DATA")
     documents = list(read_corpus("yahoo", "test"))
     for ratio, expected in PAPER.items():
         masked = mask_corpus(documents, ratio, 0)
