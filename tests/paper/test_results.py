@@ -11,6 +11,7 @@ from tests.support.paths import ROOT
 
 RESULTS = {str(path.relative_to(ROOT / "results").with_suffix("")): path for path in ROOT.glob("results/**/*.json")}
 PUBLISHED = {"infilling/paper", "language-modelling/paper", "restoration/paper", "sentiment-paper"}  # by others
+PUBLISHED |= {"choosing/published", "blimp/published"}
 # Measured before there was one writer of results. This list only ever becomes shorter: whatever is measured again
 # leaves it.
 BEFORE = {
@@ -70,6 +71,11 @@ def missing(row: dict) -> list[str]:
 def test_a_result_says_where_it_comes_from(name):
     row = results()[name]
     assert not recorded(row) or missing(row) == []
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_what_others_published_names_its_source(name):
+    assert len(results()[name]["source"]) > 20
 
 
 def test_results_without_provenance_are_those_of_the_list_alone_and_old():

@@ -63,8 +63,8 @@ def training_rows(model: str) -> list[Row]:
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
     if model == "sentiment":
         measured = result("sentiment-yelp")
-        names = {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
-        blm, classifier = (origin(measured) | part for part in named(measured["parts"], names))
+        titles = {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
+        blm, classifier = (origin(measured) | part for part in named(measured["parts"], titles))
         return [blm | {"size": size}, classifier]
     last = result(f"{'restoration' if model in ('greek', 'latin') else 'models'}/{model}")
     stages = [*last.get("before", ()), last]

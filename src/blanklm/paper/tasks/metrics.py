@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from blanklm.errors import BlankLMError
 from blanklm.extras import how_to_install
@@ -17,7 +18,8 @@ def corpus_bleu(outputs: Sequence[str], *references: Sequence[str | None]) -> fl
     from sacrebleu.metrics import BLEU  # here, since most commands need none of it
 
     metric = BLEU(tokenize="none", force=True)
-    return metric.corpus_score(list(outputs), [list(reference) for reference in references]).score
+    columns: list[Any] = [list(reference) for reference in references]
+    return metric.corpus_score(list(outputs), columns).score
 
 
 def words_and_marks(text: str) -> str:

@@ -59,7 +59,8 @@ def score(outputs: Sequence[str], items: Sequence[Item], seed: int = 0) -> dict[
     """
     written = [words_and_marks(output) for output in outputs]
     references = [[words_and_marks(reference) for reference in item.references] for item in items]
-    rouge = np.array([100 * max(rouge_l(w, r) for r in known) for w, known in zip(written, references, strict=True)])
+    each = zip(written, references, strict=True)
+    overlaps = 100 * np.array([max(rouge_l(output, reference) for reference in known) for output, known in each])
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(items), size=(RESAMPLES, len(items)))
     bleu = [_bleu([written[i] for i in part], [references[i] for i in part]) for part in drawn]
@@ -67,8 +68,8 @@ def score(outputs: Sequence[str], items: Sequence[Item], seed: int = 0) -> dict[
         "items": len(items),
         "bleu": _bleu(written, references),
         "bleu_interval": _interval(bleu),
-        "rouge_l": float(rouge.mean()),
-        "rouge_l_interval": _interval(rouge[drawn].mean(1)),
+        "rouge_l": float(overlaps.mean()),
+        "rouge_l_interval": _interval(overlaps[drawn].mean(1)),
         "words": float(np.mean([len(output.split()) for output in outputs])),
         "reference_words": float(np.mean([len(r.split()) for item in items for r in item.references])),
     }
