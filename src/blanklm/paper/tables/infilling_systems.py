@@ -102,6 +102,21 @@ CORPORA = {
 }  # fmt: skip
 
 
+SMALL_TEXTS = 2000
+
+
+def small(corpus: Corpus) -> Corpus:
+    """The first texts of a corpus and a tiny model: to see in minutes that all of it runs."""
+    return replace(
+        corpus,
+        train=lambda: corpus.train()[:SMALL_TEXTS],
+        held_out=lambda: corpus.held_out()[: SMALL_TEXTS // 100],
+        size=EncoderConfig.of_size("tiny"),
+        max_length=min(corpus.max_length, 128),
+        trained_on=f"{SMALL_TEXTS:,} texts: a trial",
+    )
+
+
 # --- The systems ------------------------------------------------------------------------------------------------------
 
 
@@ -267,3 +282,4 @@ SYSTEMS = {
         training=FULLER_CANVASES | {"learning_rate": 5e-4, "tokens_per_batch": 16_384},
     ),
 }
+PRETRAINED = ("bert-lm", "blm-minilm", "blm-english")  # those that do not begin from scratch

@@ -52,8 +52,8 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z']+", text.lower())
 
 
-def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked]:
-    """Questions from held-out texts: one to three words hidden, and beside them others that follow the same word.
+def of_any_length(texts: Iterable[str], count: int, seed: int = 0, longest: int = LONGEST_OPTION) -> list[Asked]:
+    """Questions from held-out texts: one to ``longest`` words hidden, and beside them others that follow the same word.
 
     The wrong options begin as they do elsewhere in these texts, so that none is out of place at once.
     """
@@ -61,18 +61,18 @@ def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked
     split = [words for words in (text.split() for text in texts) if 8 <= len(words) <= 40]
     after: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, words in enumerate(split):
-        for i in range(1, len(words) - LONGEST_OPTION):
+        for i in range(1, len(words) - longest):
             after[words[i - 1].lower()].append((number, i))
     asked: list[Asked] = []
     for number in rng.sample(range(len(split)), len(split)):
         words = split[number]
-        places = [i for i in range(1, len(words) - LONGEST_OPTION) if len(after[words[i - 1].lower()]) >= 4 * OPTIONS]
+        places = [i for i in range(1, len(words) - longest) if len(after[words[i - 1].lower()]) >= 4 * OPTIONS]
         if not places:
             continue
         at = rng.choice(places)
-        options = [_span(words, at, rng)]
+        options = [_span(words, at, rng, longest)]
         for other, i in rng.sample(after[words[at - 1].lower()], 4 * OPTIONS):
-            option = _span(split[other], i, rng)
+            option = _span(split[other], i, rng, longest)
             if other != number and option and option not in options and len(options) < OPTIONS:
                 options.append(option)
         if len(options) < OPTIONS or not options[0]:
@@ -87,10 +87,10 @@ def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked
     return asked
 
 
-def _span(words: Sequence[str], at: int, rng: random.Random) -> str:
-    """One to three words without a mark between or after them; nothing where the first is no word."""
+def _span(words: Sequence[str], at: int, rng: random.Random, longest: int) -> str:
+    """One to ``longest`` words without a mark between or after them; nothing where the first is no word."""
     found: list[str] = []
-    for word in words[at : at + rng.randint(1, LONGEST_OPTION)]:
+    for word in words[at : at + rng.randint(1, longest)]:
         bare = re.match(r"[\w'’-]+", word)
         if not bare:
             break
