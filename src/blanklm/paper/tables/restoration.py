@@ -221,7 +221,7 @@ def experiments(
     model: Path | None = None,
     budget: runner.Budget = runner.WHOLE_RECIPE,
 ) -> list[Experiment]:
-    """The experiments of the table, all or those named. A training takes the time it is given, not a count of tokens."""
+    """The experiments of the table, all or those named; a training takes its time, whatever it reads in it."""
     if budget.tokens and not budget.small:
         raise BlankLMError("the models of restoration are trained by the clock: give all the same --seconds")
     texts = texts or (SMALL_TEXTS if budget.small else TEXTS)

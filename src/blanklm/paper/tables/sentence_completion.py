@@ -65,7 +65,8 @@ SYSTEMS = {
 def paragraphs(most: int | None = None) -> tuple[list[str], list[str]]:
     """The sentences of the novels, a few together, to train on; and those of every so many-th paragraph, held out.
 
-    Those of the first ``most`` paragraphs alone, if given. A question is a sentence; long paragraphs are cut between sentences, into pieces of up to sixty words or so.
+    Those of the first ``most`` paragraphs alone, if given. A question is a sentence; long paragraphs are cut between
+    sentences, into pieces of up to sixty words or so.
     """
     train: list[str] = []
     held_out: list[str] = []
