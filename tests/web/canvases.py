@@ -16,6 +16,7 @@ She said ___
 ___ said no.
 NASA launched ___ in ___[1].
 THE ___ IS CLOSED UNTIL ___.
+"WHERE ARE YOU?" I ___ HIM. "I'M ___."
 "___," he said, "is not ___."
 “___,” she whispered, “and ___?”
 It cost $___, or ___% of £___.

@@ -1,5 +1,6 @@
 // A model, its tokenizer and its decoder as one object that takes text and gives text: BlankLM.fill of the Python package.
 
+import { inCapitals, inSmallLetters } from "./capitals.js";
 import { Model } from "./model.js";
 import { Task, writeSpans } from "./spans.js";
 import { BlankLMError, parseTemplate } from "./template.js";
@@ -28,10 +29,12 @@ export class Filler {
    * for what is open; what it throws ends the search.
    */
   async fill(text, { n = 1, watch = () => {} } = {}) {
-    const template = parseTemplate(text), canvas = this.#canvasOf(template);
+    const template = parseTemplate(text), capitals = inCapitals(template);
+    const asWritten = (part) => (capitals ? part.toUpperCase() : part);
+    const canvas = this.#canvasOf(capitals ? inSmallLetters(template) : template);
     const task = new Task(this.tokenizer, this.config.max_length, canvas, template.blanks);
-    const drafts = await writeSpans(this.model, task, n, (draft) => watch(this.#soFar(draft)));
-    return drafts.map((draft) => this.#fillOf(template, canvas.spaces, task.written(draft), draft.logProb));
+    const drafts = await writeSpans(this.model, task, n, (draft) => watch(asWritten(this.#soFar(draft))));
+    return drafts.map((draft) => this.#fillOf(template, canvas.spaces, task.written(draft), draft.logProb, asWritten));
   }
 
   #canvasOf(template) {
@@ -53,10 +56,10 @@ export class Filler {
     return canvas;
   }
 
-  #fillOf({ pieces }, spaces, written, logProb) {
-    const spans = written.map((tokens, k) => this.tokenizer.spanText(tokens.map(({ token }) => token), spaces[k]));
+  #fillOf({ pieces }, spaces, written, logProb, asWritten) {
+    const spans = written.map((tokens, k) => asWritten(this.tokenizer.spanText(tokens.map(({ token }) => token), spaces[k])));
     const text = pieces.map((piece, k) => piece + (spans[k] ?? "")).join("");
-    const tokens = written.map((own) => own.map((step) => ({ text: this.tokenizer.decode([step.token]), logProb: step.logProb })));
+    const tokens = written.map((own) => own.map((step) => ({ text: asWritten(this.tokenizer.decode([step.token])), logProb: step.logProb })));
     return { text, pieces, spans, tokens, logProb };
   }
 

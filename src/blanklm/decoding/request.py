@@ -13,6 +13,7 @@ from blanklm.core.special import BLANK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import LONGEST_SPAN, Rules
+from blanklm.decoding.capitals import constraint_in_small_letters, in_capitals, in_small_letters
 from blanklm.decoding.constraint import Constraint, compile_rules, per_blank
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError
@@ -31,6 +32,7 @@ class Request:
     ids: tuple[int, ...]
     rules: Rules
     unknown: tuple[str, ...] = ()  # given words that the vocabulary does not hold
+    capitals: bool = False  # whether the text is in capitals; its ids and rules are then those of small letters
     watch: Watch | None = field(default=None, compare=False)
 
     @classmethod
@@ -47,17 +49,22 @@ class Request:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
         if not template.blanks:
             raise BlankLMError(f"there is no blank in the text: {_how_to_write_one(text)}")
-        ids, spaces = tokenizer.encode_template(template)
+        capitals = tokenizer.words_have_parts and in_capitals(template)
+        read = in_small_letters(template) if capitals else template
+        ids, spaces = tokenizer.encode_template(read)
         if len(ids) > max_length:
             raise BlankLMError(
                 f"the text takes {len(ids):,} tokens with its {len(template.blanks):,} blanks, and this model takes at "
                 f"most {max_length:,}: shorten it or split it"
             )
-        by_blank = compile_rules(template, per_blank(constraints, len(template.blanks)), spaces, tokenizer)
+        each = per_blank(constraints, len(template.blanks))
+        if capitals:
+            each = [constraint_in_small_letters(constraint) for constraint in each]
+        by_blank = compile_rules(read, each, spaces, tokenizer)
         given = any(i != BLANK for i in ids)
         rules = Rules(by_blank, max_length, tokenizer, LONGEST_SPAN if given else None)
-        unknown = [word for piece in template.pieces for word in tokenizer.unknown_words(piece)]
-        request = cls(template, tuple(spaces), tuple(ids), rules, tuple(dict.fromkeys(unknown)))
+        unknown = [word for piece in read.pieces for word in tokenizer.unknown_words(piece)]
+        request = cls(template, tuple(spaces), tuple(ids), rules, tuple(dict.fromkeys(unknown)), capitals)
         rules.check_room(request.first_draft())
         return request
 
@@ -72,6 +79,7 @@ class Request:
         tokenizer = self.rules.tokenizer
         token_spans = draft.spans(len(self.template.blanks))
         spans = [tokenizer.span_text(ids, space) for ids, space in zip(token_spans, self.spaces, strict=True)]
+        spans = list(map(self._as_written, spans))
         return Fill(
             text=tokenizer.render(self.template, spans),
             spans=tuple(spans),
@@ -84,11 +92,17 @@ class Request:
         """A draft's most probable trajectory over readable tokens."""
         tokenizer = self.rules.tokenizer
         blanks = iter(() if tokenizer.words_have_parts else self.template.blanks)  # whose lengths are in words
-        items = [next(blanks, Blank()) if i == BLANK else tokenizer.token_text(i) for i in self.ids]
+        items = [next(blanks, Blank()) if i == BLANK else self._token_text(i) for i in self.ids]
         actions, log_probs = draft.actions()
-        readable = [replace(action, token=tokenizer.token_text(cast(int, action.token))) for action in actions]
+        readable = [replace(action, token=self._token_text(cast(int, action.token))) for action in actions]
         start = Canvas(tuple(items), separator=" " if tokenizer.kind in ("word", "wordpiece") else "")
         return Trajectory.follow(start, readable, log_probs)
+
+    def _token_text(self, token: int) -> str:
+        return self._as_written(self.rules.tokenizer.token_text(token))
+
+    def _as_written(self, text: str) -> str:
+        return text.upper() if self.capitals else text
 
 
 def _how_to_write_one(text: str) -> str:
