@@ -14,25 +14,64 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from blanklm.api import BlankLM
-from blanklm.core.packing import Packing
 from blanklm.core.template import Blank, Template
+from blanklm.models.backbone import hugging_face
 from blanklm.paper.provenance import Row, write_result
 from blanklm.paper.tasks.canvases import CANVASES, read_rows
-from blanklm.paper.tasks.causal_judge import CausalJudge
 
 EVERY = 10
 CONTINUED, ANSWERED = 16, 80  # tokens at most of a continuation, of an answer
 SAMPLES, TEMPERATURE = 16, 0.8
 END_OF_PHRASE = re.compile(r"[.,;:!?()\"\n]")
-BEGIN, TURN, END_OF_TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 REQUEST = "Fill in each blank (___) in this text with suitable words. Reply with the complete text and nothing else."
 
 Fills = list[Row]  # of each canvas: its "text", and "spans" where they are known
+
+
+class Continuing:
+    """A published left-to-right language model that continues texts and answers requests."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def load(cls, name: Path) -> Continuing:
+        """From a folder or a .gguf file."""
+        library = hugging_face()
+        file = {"gguf_file": name.name} if name.suffix == ".gguf" else {}
+        folder = str(name.parent if file else name)
+        model = library.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file)
+        return cls(model, library.AutoTokenizer.from_pretrained(folder, **file))
+
+    def continuations(self, text: str, samples: int = 0) -> list[str]:
+        """Continue a text by its most probable words, or by several ``samples``."""
+        drawn = {"do_sample": True, "temperature": TEMPERATURE, "num_return_sequences": samples, "top_k": 0}
+        torch.manual_seed(0)
+        begin = self.tokenizer.bos_token or self.tokenizer.eos_token
+        ids = self.tokenizer(text or begin, return_tensors="pt").input_ids  # [1, L]
+        return self._written(ids, CONTINUED, **(drawn if samples else {"do_sample": False}))
+
+    def answer(self, request: str) -> str:
+        """Answer a request in a chat by its most probable words."""
+        turn = [{"role": "user", "content": request}]
+        chat = self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+        ids = self.tokenizer(chat, return_tensors="pt").input_ids  # [1, L]
+        return self._written(ids, ANSWERED, do_sample=False)[0].strip()
+
+    def _written(self, ids: torch.Tensor, tokens: int, **how: Any) -> list[str]:
+        with torch.inference_mode():
+            rows = self.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, **how)  # [S, L]
+        return self.tokenizer.batch_decode(rows[:, ids.shape[1] :], skip_special_tokens=True)
+
+    def log_prob_per_token(self, text: str) -> float:
+        ids = self.tokenizer(text, return_tensors="pt").input_ids  # [1, L]
+        with torch.inference_mode():
+            return -float(self.model(input_ids=ids, labels=ids).loss)
 
 
 def in_one_pass(model: BlankLM, templates: Sequence[Template]) -> Fills:
@@ -50,7 +89,7 @@ def place_by_place(model: BlankLM, templates: Sequence[Template], spans: Sequenc
     return _rows(model, canvases, order="confident", blanks="words")
 
 
-def left_to_right(judge: CausalJudge, templates: Sequence[Template], samples: int = 0) -> Fills:
+def left_to_right(writer: Continuing, templates: Sequence[Template], samples: int = 0) -> Fills:
     """Continue the text before each blank to the end of a phrase, without sight of what follows.
 
     Of several ``samples``, that one is taken with which the text up to the next blank is most probable per token.
@@ -59,78 +98,27 @@ def left_to_right(judge: CausalJudge, templates: Sequence[Template], samples: in
     for template in templates:
         text, spans = template.pieces[0], []
         for blank, after in zip(template.blanks, template.pieces[1:], strict=True):
-            found = [_phrase(words, blank) for words in _continued(judge, text, CONTINUED, samples)]
-            span = max(found, key=lambda words: _per_token(judge, f"{text}{words}{after}")) if samples else found[0]
-            spans.append(span)
-            text += span + after
+            phrases = [phrase(words, blank) for words in writer.continuations(text.rstrip(" "), samples)]
+            fitting = {words: writer.log_prob_per_token(f"{text}{words}{after}") for words in phrases if words}
+            spans.append(max(fitting, key=fitting.__getitem__) if fitting else "")
+            text += spans[-1] + after
         fills.append({"text": text, "spans": spans})
     return fills
 
 
-def asked(judge: CausalJudge, templates: Sequence[Template]) -> Fills:
-    """Ask in a chat for the whole text with its blanks filled; the most probable answer, as it comes."""
-    turns = (f"{TURN}user\n{REQUEST}\n\n{template}{END_OF_TURN}\n{TURN}assistant\n" for template in templates)
-    return [{"text": _continued(judge, turn, ANSWERED)[0].strip()} for turn in turns]
+def phrase(words: str, blank: Blank) -> str:
+    """Cut a continuation at the end of its first phrase, or else before its last word, which may be cut off itself."""
+    words = words.lstrip()
+    mark = END_OF_PHRASE.search(words, 1)
+    kept = words[: mark.start()].split() if mark else words.split()[:-1]
+    return " ".join(kept[: blank.max])
 
 
-def _rows(model: BlankLM, canvases: Sequence[str], **options: str) -> Fills:
+def _rows(model: BlankLM, canvases: Sequence[str], **options: Any) -> Fills:
     return [{"text": fill.text, "spans": list(fill.spans)} for fill in model.fill(canvases, **options)]
 
 
-def _phrase(words: str, blank: Blank) -> str:
-    """Cut a continuation at the end of its first phrase, and to as many words as the blank takes."""
-    words = words if words[:1].isspace() else f" {words}"  # a space begins the first word if none was written
-    lead = re.match(r"\s*", words)
-    begin = lead.end() if lead else 0
-    mark = END_OF_PHRASE.search(words, begin + 1)
-    kept = words[begin : mark.start() if mark else None].split()[: blank.max]
-    return " ".join(kept)
-
-
-def _per_token(judge: CausalJudge, text: str) -> float:
-    return judge.log_prob([text])[0] / (len(judge.backend.encode(text, add_special_tokens=False).ids) + 1)
-
-
-@torch.inference_mode()
-def _continued(judge: CausalJudge, text: str, tokens: int, samples: int = 0) -> list[str]:
-    """Continue a text by the most probable token each time, or by ``samples`` drawn at TEMPERATURE."""
-    ids = torch.tensor([_encoded(judge, text.rstrip(" "))] * max(1, samples))  # [S, L]
-    draw, begun = torch.Generator().manual_seed(0), ids.shape[1]
-    for _ in range(tokens):
-        logits = _next(judge, ids)  # [S, V]
-        chosen = (
-            torch.multinomial((logits / TEMPERATURE).softmax(-1), 1, generator=draw)
-            if samples
-            else logits.argmax(-1, keepdim=True)
-        )  # [S, 1]
-        ids = torch.cat([ids, chosen], 1)  # [S, L + 1]
-        if (ids[:, begun:] == judge.eos).any(1).all():
-            break
-    return [_decoded(judge, row[begun:].tolist()) for row in ids]
-
-
-def _next(judge: CausalJudge, ids: Tensor) -> Tensor:
-    """Score the token after each of ``ids`` [S, L]: logits [S, V]."""
-    rows, length = ids.shape
-    packing = Packing.of(torch.full((rows,), length), length)
-    z = judge.encoder(judge.vectors[ids.flatten()], packing)  # [S L, d]
-    return (z.unflatten(0, (rows, length))[:, -1] @ judge.vectors.T).float()
-
-
-def _encoded(judge: CausalJudge, text: str) -> list[int]:
-    """Encode a text; marks of turns are tokens of their own."""
-    ids = [] if text.startswith(TURN) else [judge.backend.token_to_id(BEGIN)]
-    for part in re.split(f"({re.escape(TURN)}|{re.escape(END_OF_TURN)})", text):
-        mark = judge.backend.token_to_id(part) if part in (TURN, END_OF_TURN) else None
-        ids += judge.backend.encode(part, add_special_tokens=False).ids if mark is None else [mark]
-    return ids
-
-
-def _decoded(judge: CausalJudge, ids: list[int]) -> str:
-    return judge.backend.decode(ids[: ids.index(judge.eos)] if judge.eos in ids else ids)
-
-
-def measure(model: BlankLM, judge: CausalJudge, canvases: Sequence[Row]) -> Row:
+def measure(model: BlankLM, writer: Continuing, canvases: Sequence[Row]) -> Row:
     """Fill the canvases in every way."""
     templates = [Template.parse(canvas["text"]) for canvas in canvases]
     own = _rows(model, [canvas["text"] for canvas in canvases])
@@ -138,9 +126,9 @@ def measure(model: BlankLM, judge: CausalJudge, canvases: Sequence[Row]) -> Row:
         "blanklm": own,
         "mask": in_one_pass(model, templates),
         "diffusion": place_by_place(model, templates, [row["spans"] for row in own]),
-        "continued": left_to_right(judge, templates),
-        "chosen": left_to_right(judge, templates, SAMPLES),
-        "asked": asked(judge, templates),
+        "continued": left_to_right(writer, templates),
+        "chosen": left_to_right(writer, templates, SAMPLES),
+        "asked": [{"text": writer.answer(f"{REQUEST}\n\n{canvas['text']}")} for canvas in canvases],
     }
     filled = [
         {"id": canvas["id"], "canvas": canvas["text"], "fills": {way: rows[place] for way, rows in ways.items()}}
@@ -152,7 +140,7 @@ def measure(model: BlankLM, judge: CausalJudge, canvases: Sequence[Row]) -> Row:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--causal", required=True, help="SmolLM2-135M-Instruct as a .gguf file or a folder")
+    parser.add_argument("--causal", type=Path, required=True, help="SmolLM2-135M-Instruct, a .gguf file or a folder")
     options = parser.parse_args()
     tenth = [canvas for canvas in read_rows(CANVASES) if canvas["id"] % EVERY == 0]
-    write_result(options.out, measure(BlankLM.from_pretrained("english"), CausalJudge.load(options.causal), tenth))
+    write_result(options.out, measure(BlankLM.from_pretrained("english"), Continuing.load(options.causal), tenth))

@@ -97,7 +97,7 @@ async function repair(text, { remember = true } = {}) {
   }
 }
 
-/** How probable each word is where it stands. */
+/** How probable each word is in its place. */
 async function askWords(text, body, current) {
   const withdraw = offerCancel($("repair-outcome"), () => current.abort());
   try {

@@ -75,7 +75,7 @@ class _Item:
 
 class ChooseTask(Task[BlankLM, TextsToChoose]):
     name = "choose"
-    summary = "Rank what may stand in the blanks of each text."
+    summary = "Rank the options for the blanks of each text."
     Model = BlankLM
     Body = with_options(TextsToChoose, ChooseOptions)
     Result = ChooseResult
