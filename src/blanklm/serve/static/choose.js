@@ -10,8 +10,8 @@ export const title = "Choose";
 export const box = "choose-text";
 
 const EXAMPLES = [
-  ["The ___ sat on the ___.", "cat|dog|old man", "mat|moon"],
-  ["I am looking forward ___ you.", "to seeing|to see|seeing"],
+  ["I am looking forward ___ you ___.", "to seeing|to see|seeing", "next week|last week"],
+  ["Paris is the ___ of France.", "capital|largest city|river"],
   ["She is a ___, and he is a ___.", "doctor|nurse|fire fighter", "doctor|nurse|fire fighter"],
 ];
 const SHOWN = 10; // combinations
