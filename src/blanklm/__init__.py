@@ -1,8 +1,8 @@
 """blanklm: fill blanks of any length in text, with Blank Language Models.
 
 >>> from blanklm import BlankLM
->>> BlankLM.from_pretrained().fill("They also have ___ which ___.").text
-'They also have a lot, which is very nice.'
+>>> BlankLM.from_pretrained().fill("She opened the ___ and ___.").text
+'She opened the door and looked out of the window.'
 """
 
 from typing import TYPE_CHECKING, Any

@@ -92,7 +92,7 @@ def test_resuming_says_where_it_goes_on(tmp_path, capsys):
         blanklm.fit(TEXTS, tmp_path, **SMALL | options)
     said = capsys.readouterr().err
     assert f"{tmp_path} is done (step 4 of 4, after" in said and "needs more --minutes or --steps" in said
-    assert f"going on with {tmp_path} at step 4 of 6" in said
+    assert f"continuing {tmp_path} at step 4 of 6" in said
     for state in tmp_path.glob("state-*"):
         shutil.rmtree(state)
     blanklm.fit(TEXTS, tmp_path, **SMALL | {"resume": True, "steps": 6})

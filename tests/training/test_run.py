@@ -351,7 +351,7 @@ def test_ctrl_c_finishes_the_step_evaluates_saves_and_says_so(tmp_path, capsys):
         run(tmp_path / "broken", interrupt_at=12)
     assert signal.getsignal(signal.SIGINT) is before
     said = capsys.readouterr().err
-    assert f"saved at step 13 of 40 in {tmp_path / 'broken'}: go on with --resume" in said
+    assert f"saved at step 13 of 40 in {tmp_path / 'broken'}: continue with --resume" in said
     assert "untrained" not in checkpoint.load(tmp_path / "broken").about
     whole, resumed = run(tmp_path / "whole"), run(tmp_path / "broken")
     assert resumed.progress.step == 40

@@ -32,7 +32,7 @@ def evaluate(
     ],
     model: Model = None,
     blanks: Annotated[
-        Blanks, typer.Option(help="What to hide: words all over a text (the paper's protocol), or spans.")
+        Blanks, typer.Option(help="What to hide: random words (the paper's protocol), or spans.")
     ] = "words",
     ratios: Annotated[
         str | None, typer.Option(help="Shares of the words to hide, in percent.", show_default=RATIOS)
@@ -44,9 +44,7 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", show_default="1")] = None,
     order: Annotated[
         Order | None,
-        typer.Option(
-            help="Which blank next; by default many at once (parallel), with a beam confident; spans as fill does."
-        ),
+        typer.Option(help="Which blank to fill next; by default parallel, or confident with a beam; spans as in fill."),
     ] = None,
     judge: Annotated[
         str | None,
@@ -55,7 +53,7 @@ def evaluate(
     as_json: Json = False,
     device: Device = None,
 ) -> None:
-    """Hide a share of each text's words, or spans of it, fill, and compare with the original.
+    """Hide words or spans of each text, fill them, and compare with the original.
 
     blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
 
@@ -76,9 +74,9 @@ def evaluate(
     from blanklm.pretrained import DEFAULT
 
     if blanks == "spans" and ratios is not None:
-        raise BlankLMError("--ratios are of words: leave them out, or choose --kinds of spans")
+        raise BlankLMError("--ratios apply to words: leave them out, or use --kinds for spans")
     if blanks == "words" and kinds is not None:
-        raise BlankLMError("--kinds are of spans: leave them out, or add --blanks spans")
+        raise BlankLMError("--kinds apply to spans: leave them out, or add --blanks spans")
     check_number("seed", seed, ge=-(2**62), lt=2**62)
     shares, lengths = _percentages(ratios or RATIOS), _kinds(kinds or KINDS)
     system = load_system(model or DEFAULT, device)

@@ -31,7 +31,7 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of its runs, fills and results.")],
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="yahoo, yelp; greek, latin; yelp, amazon; ptb, wikitext2, wikitext103 (all at hand)."),
+        typer.Option(help="yahoo, yelp; greek, latin; yelp, amazon; ptb, wikitext2, wikitext103; by default all here."),
     ] = None,
     system: Annotated[list[str] | None, typer.Option("--system", "--part", help="Such as blm; by default all.")] = None,
     budget: Annotated[
@@ -52,7 +52,7 @@ def reproduce(
         str | None, typer.Option(help="sentiment: the BLM that the small writer starts from; by default from scratch.")
     ] = None,
 ) -> None:
-    """Train and compare the systems of a table of the paper; what is done already is not done again.
+    """Train and compare the systems of a table of the paper; finished work is not repeated.
 
     blanklm reproduce infilling --out runs/infilling --corpus yahoo --system lm --system blm
     """

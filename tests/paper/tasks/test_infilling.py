@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from blanklm.core.canvas import Fill
@@ -10,7 +11,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import read_corpus
 from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
 from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
-from blanklm.paper.tasks.metrics import corpus_bleu
+from blanklm.paper.tasks.metrics import bleu_interval, corpus_bleu
 from tests.support.oracles import slow_bleu
 from tests.support.paths import FIXTURES
 
@@ -125,6 +126,18 @@ def test_the_no_infill_row_of_real_sentences():
             math.ceil(round(ratio * len(text.split()), 9)) for text in sentences
         ]
         assert corpus_bleu(bare, sentences) == pytest.approx(slow_bleu(bare, sentences), abs=1e-6)
+
+
+def test_the_interval_of_bleu_is_that_of_bleu_over_texts_drawn_again():
+    sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
+    bare = [no_infill(m) for m in mask_corpus(sentences, 0.1, 0)]
+    low, high = bleu_interval(bare, sentences, resamples=200)
+    rng, drawn = np.random.default_rng(0), []
+    for places in rng.integers(200, size=(200, 200)):
+        drawn.append(corpus_bleu([bare[i] for i in places], [sentences[i] for i in places]))
+    assert [low, high] == pytest.approx([np.quantile(drawn, 0.025), np.quantile(drawn, 0.975)])
+    assert low < corpus_bleu(bare, sentences) < high
+    assert bleu_interval(sentences, sentences, resamples=5) == pytest.approx([100, 100])
 
 
 @pytest.mark.usefixtures("corpora")

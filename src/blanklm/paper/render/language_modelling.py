@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import mark, origin, result, results, table
+from blanklm.paper.render.source import mark_of, origin, result, results, table
 
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SYSTEMS = ("lm", "insertion", "blm", "lm-context", "blm-context")
@@ -32,7 +32,7 @@ def lm_table() -> str:
     paper = result("language-modelling/paper")["rows"]
     rows: dict[str, Row] = {label: {"label": label, "paper": numbers} for label, numbers in paper.items()}
     for row in measured():
-        rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row) + mark(row)
+        rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row) + mark_of(row)
     template = "{label} | {PTB} | {WikiText-2} | {paper[@]:.1f}"
     headings = "perplexity per token | PTB | WikiText-2 | paper: PTB | WikiText-2"
     return table(headings, template, rows.values(), tuple(CORPORA))

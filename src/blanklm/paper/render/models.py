@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 
 from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
 from blanklm.paper.render.source import checkout, lines, named, origin, result, table
 
 NAMES = {"english": "english", "english-small": "english-small", "before": "english of 0.2.0"}
+WAYS = {  # of results/english/comparison
+    "blanklm": "blanklm",
+    "mask": "one word per blank, all at once (as fill-mask does)",
+    "diffusion": "as many places, the surest first (as masked diffusion does)",
+    "continued": "from left to right, without sight of what follows",
+    "chosen": "from left to right, the best of 16 with what follows",
+    "asked": "a chat model, asked",
+}
 CARDS = ("src/blanklm/pretrained", "tests/fixtures")  # where model folders with a card are
 
 
@@ -45,11 +54,29 @@ def english_gallery(shown: int = 10) -> str:
     for verdict in ("natural", "awkward", "broken"):
         found = [record for record in records if record["verdict"] == verdict]
         for record in found if verdict == "broken" else found[:shown]:
-            spans = [f"*{escape(span.strip())}*" for span in record["spans"]]
-            pieces = map(escape, Template.parse(record["text"]).pieces)
-            text = "".join(piece + span for piece, span in zip(pieces, (*spans, ""), strict=True))
+            text = _in_italics(record["text"], record["spans"])
             rows.append([text.replace("\n", "<br>"), verdict])
     return lines(["filled", "the reader's verdict"], rows)
+
+
+def english_comparison() -> str:
+    """Ten canvases, filled in the ways of other kinds of models; what was written in italics where it is known."""
+    rows = []
+    for record in result("english/comparison")["canvases"]:
+        rows.append(["**canvas**", f"**{escape(record['canvas'])}**"])
+        for way, said in WAYS.items():
+            fill = record["fills"][way]
+            rows.append(
+                [said, _in_italics(record["canvas"], fill["spans"]) if "spans" in fill else escape(fill["text"])]
+            )
+    return lines(["", "text"], [[said, text.replace("\n", "<br>")] for said, text in rows])
+
+
+def _in_italics(canvas: str, spans: Sequence[str]) -> str:
+    """A filled canvas with what was written in italics."""
+    written = [f"*{escape(span.strip())}*" if span.strip() else "" for span in spans]
+    pieces = map(escape, Template.parse(canvas).pieces)
+    return "".join(piece + span for piece, span in zip(pieces, (*written, ""), strict=True))
 
 
 def escape(text: str) -> str:
@@ -89,4 +116,4 @@ def bundled_training(*models: str) -> str:
     return table(f"{headings} | hardware | validation loss", template, rows)
 
 
-TABLES = [english_spans, english_canvases, english_gallery, bundled_training]
+TABLES = [english_spans, english_canvases, english_gallery, english_comparison, bundled_training]

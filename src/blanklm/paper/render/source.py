@@ -88,7 +88,7 @@ def cells(template: str, row: Mapping[str, Any], columns: Sequence[str] = ()) ->
 def marked(template: str, row: Mapping[str, Any], columns: Sequence[str] = ()) -> list[str]:
     """The same, the first cell marked if the row is from before provenance was recorded."""
     first, *rest = cells(template, row, columns)
-    return [first + mark(row), *rest]
+    return [first + mark_of(row), *rest]
 
 
 def origin(*sources: Mapping[str, Any]) -> Row:
@@ -96,7 +96,7 @@ def origin(*sources: Mapping[str, Any]) -> Row:
     return {"provenance": {"recorded": all(map(recorded, sources))}}
 
 
-def mark(row: Mapping[str, Any]) -> str:
+def mark_of(row: Mapping[str, Any]) -> str:
     return "" if recorded(row) else MARK
 
 

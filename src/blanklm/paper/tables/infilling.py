@@ -170,7 +170,7 @@ class Experiment(runner.Experiment):
             "training": read_json(self.training_file),
         }
 
-    def _filled(self, judge: LanguageModel, ratio: float) -> dict[str, float]:
+    def _filled(self, judge: LanguageModel, ratio: float) -> dict[str, Any]:
         fills, seconds = self.fills(ratio)
         words = sum(len(span.split()) for fill in fills for span in fill.spans)
         return score(self.masks("test", ratio), fills) | {

@@ -15,9 +15,7 @@ import numpy as np
 from blanklm.core.template import Template
 from blanklm.errors import DataError
 from blanklm.paper.tasks.infilling import Filler
-from blanklm.paper.tasks.metrics import corpus_bleu, rouge_l, words_and_marks
-
-RESAMPLES = 500
+from blanklm.paper.tasks.metrics import RESAMPLES, bleu_interval, corpus_bleu, rouge_l, words_and_marks
 
 
 @dataclass(frozen=True)
@@ -61,28 +59,24 @@ def score(outputs: Sequence[str], items: Sequence[Item], seed: int = 0) -> dict[
     references = [[words_and_marks(reference) for reference in item.references] for item in items]
     each = zip(written, references, strict=True)
     overlaps = 100 * np.array([max(rouge_l(output, reference) for reference in known) for output, known in each])
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(items), size=(RESAMPLES, len(items)))
-    bleu = [_bleu([written[i] for i in part], [references[i] for i in part]) for part in drawn]
+    drawn = np.random.default_rng(seed).integers(len(items), size=(RESAMPLES, len(items)))
+    low, high = np.quantile(overlaps[drawn].mean(1), (0.025, 0.975))
+    columns = _columns(references)
     return {
         "items": len(items),
-        "bleu": _bleu(written, references),
-        "bleu_interval": _interval(bleu),
+        "bleu": corpus_bleu(written, *columns),
+        "bleu_interval": bleu_interval(written, *columns, seed=seed),
         "rouge_l": float(overlaps.mean()),
-        "rouge_l_interval": _interval(overlaps[drawn].mean(1)),
+        "rouge_l_interval": [float(low), float(high)],
         "words": float(np.mean([len(output.split()) for output in outputs])),
         "reference_words": float(np.mean([len(r.split()) for item in items for r in item.references])),
     }
 
 
-def _bleu(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+def _columns(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
+    """The first reference of each item, the second where there is one, and so on."""
     most = max(map(len, references))
-    columns = [[known[k] if k < len(known) else None for known in references] for k in range(most)]
-    return corpus_bleu(outputs, *columns)
-
-
-def _interval(values: Any) -> list[float]:
-    return [float(np.quantile(values, level)) for level in (0.025, 0.975)]
+    return [[known[k] if k < len(known) else None for known in references] for k in range(most)]
 
 
 # --- Rows that need no model ------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
-import { wait } from "./waiting.js";
+import { offerCancel, wait } from "./waiting.js";
 import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, withLength, withSpans } from "./canvas.js";
 
 export const task = "fill";
@@ -144,11 +144,15 @@ async function askAlternatives(numbers) {
   const texts = numbers.map((k) => withSpans(text, spans.map((span, other) => (other === k ? null : span)), kind));
   const { model, order } = options();
   const body = { model, order: order === "parallel" ? null : order, ...ALTERNATIVES, texts };
+  const current = wondering;
+  const withdraw = offerCancel($("blanks").querySelector(".hint"), () => current.abort());
   try {
-    const { results } = await call("v1/fill", body, wondering.signal);
+    const { results } = await call("v1/fill", body, current.signal);
     results.forEach(({ fills: found }, i) => showAlternatives(numbers[i], found));
   } catch (error) {
     if (error.name !== "AbortError") say(error.message, true);
+  } finally {
+    withdraw();
   }
 }
 

@@ -54,6 +54,7 @@ class ChoiceRecord(BaseModel):
 
 class ChooseResult(BaseModel):
     input: str
+    pieces: list[str] = Field(description="What was given around the blanks, one more than these.")
     unknown: list[str] = Field(description="Given words that the model does not know.")
     combinations: int = Field(description="How many there are.")
     compared: int = Field(description="How many were compared: all, or those that a beam found.")
@@ -74,7 +75,7 @@ class _Item:
 
 class ChooseTask(Task[BlankLM, TextsToChoose]):
     name = "choose"
-    summary = "Rank what may stand in the blanks of each text."
+    summary = "Rank the options for the blanks of each text."
     Model = BlankLM
     Body = with_options(TextsToChoose, ChooseOptions)
     Result = ChooseResult
@@ -107,7 +108,10 @@ class ChooseTask(Task[BlankLM, TextsToChoose]):
         return jobs
 
     def results(self, body: TextsToChoose, jobs: Sequence[Job]) -> list[dict[str, Any]]:
-        return [
-            {"input": job.item.text, "unknown": list(job.item.question.unknown)} | job.answer.result().to_json(body.top)
-            for job in jobs
-        ]
+        return [_record(job.item, body.top, job.answer.result()) for job in jobs]
+
+
+def _record(item: _Item, top: int, choices: Choices) -> dict[str, Any]:
+    question = item.question
+    given = {"pieces": list(question.template.pieces), "unknown": list(question.unknown)}
+    return {"input": item.text} | given | choices.to_json(top)

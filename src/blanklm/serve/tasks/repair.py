@@ -96,7 +96,7 @@ class EachText(Task[BlankLM, WholeTexts]):
 
 class RepairTask(EachText):
     name = "repair"
-    summary = "Mend words that are improbable where they stand."
+    summary = "Correct words that are improbable in context."
     Body = with_options(WholeTexts, RepairOptions)
     Result = RepairResult
 
@@ -112,7 +112,7 @@ class RepairTask(EachText):
 
 class WordsTask(EachText):
     name = "words"
-    summary = "How probable each word is where it stands."
+    summary = "How probable each word is in its place."
     Body = WholeTexts
     Result = WordsResult
 
