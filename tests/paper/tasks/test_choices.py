@@ -10,6 +10,7 @@ import pytest
 from blanklm.api import BlankLM
 from blanklm.errors import BlankLMError, DataError
 from blanklm.paper.tasks.choices import Asked, accuracy, in_place, of_whole_texts, read_questions, right
+from blanklm.paper.tasks.metrics import share_interval
 from tests.support.paths import YELP_WORDS
 
 PAIR = Asked(None, (("the food was good .",), ("the good was food .",)), 0)
@@ -65,6 +66,13 @@ def test_the_interval_covers_what_the_shares_come_from():
         ]
         covered += low <= 0.7 <= high
     assert 180 <= covered <= 199
+
+
+def test_groups_of_one_question_have_an_interval_all_the_same():
+    questions = [Asked("___", (("a",), ("b",)), 0, str(number)) for number in range(40)]
+    hits = [np.array([1.0, 0.0]) if number % 4 else np.array([0.0, 1.0]) for number in range(40)]
+    row = accuracy(hits, questions)
+    assert row["accuracy"] == 0.75 and row["interval"] == pytest.approx(share_interval(0.75, 40), abs=0.05)
 
 
 def test_questions_are_read_with_numbers_or_letters_for_answers():

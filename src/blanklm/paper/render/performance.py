@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from blanklm.paper.render.source import origin, result, table
 
-
 SERVED = {"bundled": "yelp-words"}  # the small model that the records call so
 
 

@@ -132,13 +132,20 @@ def right(log_probs: Sequence[np.ndarray], questions: Sequence[Asked]) -> np.nda
 
 
 def accuracy(log_probs: Sequence[np.ndarray], questions: Sequence[Asked], seed: int = 0) -> dict[str, Any]:
-    """The share of right answers, the mean over groups, with a 95 % interval by bootstrap within each group."""
+    """The share of right answers, the mean over groups, with a 95 % interval by bootstrap within each group.
+
+    Groups of one question are drawn together: by itself, one question has no spread.
+    """
     answers = right(log_probs, questions)
     members: dict[str, list[int]] = defaultdict(list)
     for number, asked in enumerate(questions):
         members[asked.group].append(number)
     rng = np.random.default_rng(seed)
-    drawn = np.mean([_resampled(answers[of], rng) for of in members.values()], axis=0)  # [R]
+    strata = [of for of in members.values() if len(of) > 1]
+    if alone := [of[0] for of in members.values() if len(of) == 1]:
+        strata.append(alone)
+    weights = [1 if len(set(questions[i].group for i in of)) == 1 else len(of) for of in strata]  # groups in each
+    drawn = np.average([_resampled(answers[of], rng) for of in strata], axis=0, weights=weights)  # [R]
     groups = {group: float(answers[of].mean()) for group, of in members.items()}
     return {
         "questions": len(answers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -52,6 +53,14 @@ def _bleu_of_counts(counts: np.ndarray) -> float:
 
     same, possible, (written, wanted) = counts[:4].tolist(), counts[4:8].tolist(), counts[8:].tolist()
     return BLEU.compute_bleu(same, possible, written, wanted).score
+
+
+def share_interval(share: float, count: int) -> list[float]:
+    """The 95 % interval (Wilson) of a share of so many."""
+    z = 1.96
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return [middle - reach, middle + reach]
 
 
 def words_and_marks(text: str) -> str:
