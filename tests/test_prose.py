@@ -21,7 +21,8 @@ NUMBER = re.compile(
 KNOWN = """
 Python 3.11 or 3.12 | about 1.3 GB, most of it | CC BY-SA 4.0 | CC BY-SA 3.0 | CC BY 4.0 | CC BY 3.0 | 
 CC BY 2.0 FR | CDLA-Sharing 1.0 | Qwen 2, 2.5 and 3 | (Section 4.3 of the paper) | u^0.8 | u^0.4 | tokens^0.8 | 
-p(n = 1) is at least 0.2 | adds 95 % intervals | Both have 95 % intervals | Intervals are 95 % | probability of 0.9 | from 0.5 | 
+p(n = 1) is at least 0.2 | adds 95 % intervals | Both have 95 % intervals | Intervals are 95 % |
+probability of 0.9 | from 0.5 |
 first restorations with 70% | 1 % (at least 50 | read all texts 30 times | with 30 % of the words hidden | 
 (3.7 M parameters) | a model of 3.7 M parameters for tests | waits up to 10 ms |
 the last 30 % of the training | 55 % of the canvases hide spans | 

@@ -9,7 +9,16 @@ from blanklm.paper.render.source import cells, lines, mark_of, marked, named, re
 
 IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
 PRETRAINED = ("blm-minilm", "blm-english")
-SYSTEMS = (*IN_THE_PAPER, "blm-greedy", "blm-model", "blm-parallel", *PRETRAINED, "mlm-left-to-right", "mlm-one-shot")
+SYSTEMS = (
+    *IN_THE_PAPER,
+    "blm-uniform",
+    "blm-greedy",
+    "blm-model",
+    "blm-parallel",
+    *PRETRAINED,
+    "mlm-left-to-right",
+    "mlm-one-shot",
+)
 CORPORA = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
 JUDGE = "lm"  # its rows also have what needs no system: "no infill" and the originals
 RATIOS = ("0.1", "0.2", "0.3", "0.4", "0.5")

@@ -269,6 +269,8 @@ SYSTEMS = {
         "Seq2seq-fill", partial(_seq2seq, "fill"), training=MUON_HUGGING_FACE, initial_tokens=_words
     ),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER_CANVASES | MUON, initial_tokens=_words),
+    # As the paper trains it: every step of a text equally likely.
+    "blm-uniform": System("BLM, uniform canvases", _blm, choices=BEAMS, training=MUON, initial_tokens=_words),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
     "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=PARALLEL),
