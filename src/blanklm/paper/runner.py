@@ -106,19 +106,16 @@ class Budget:
         return cls(int(number[1]) * (10**6 if number[2] else 1))
 
     def limit(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings of a training that reads these tokens, in batches of its own size."""
+        """Return the settings of a training that reads these tokens, in batches of its own size.
+
+        Validation losses are looked at after every twentieth of it, so that all systems have as much patience.
+        """
         if not self.tokens:
             return config
         batch = min(config.tokens_per_batch, SMALL_BATCH) if self.small else config.tokens_per_batch
         steps = max(1, round(self.tokens / batch))
-        often = max(1, steps // 10)
-        return replace(
-            config,
-            steps=steps,
-            tokens_per_batch=batch,
-            warmup=min(config.warmup, often),
-            evaluate_every=min(config.evaluate_every, often),
-        )
+        warmup, often = min(config.warmup, steps // 10), max(1, steps // 20)
+        return replace(config, steps=steps, tokens_per_batch=batch, warmup=warmup, evaluate_every=often)
 
 
 WHOLE_RECIPE = Budget()

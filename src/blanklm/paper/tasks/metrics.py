@@ -98,6 +98,18 @@ def character_error_rate(answers: Sequence[str], truths: Sequence[str]) -> float
     return 100 * errors / max(1, sum(map(len, truths)))
 
 
+def cer_interval(answers: Sequence[str], truths: Sequence[str], seed: int = 0) -> dict[str, float]:
+    """The 95 % interval of ``character_error_rate``, by bootstrap over slots."""
+    if not truths:
+        return {"cer_low": 0.0, "cer_high": 0.0}
+    errors = np.array([edit_distance(answer, truth) for answer, truth in zip(answers, truths, strict=True)])
+    lengths = np.array([len(truth) for truth in truths])
+    drawn = np.random.default_rng(seed).integers(len(truths), size=(RESAMPLES, len(truths)))
+    rates = 100 * errors[drawn].sum(1) / lengths[drawn].sum(1)
+    low, high = np.quantile(rates, (0.025, 0.975))
+    return {"cer_low": float(low), "cer_high": float(high)}
+
+
 def expected_calibration_error(probabilities: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:
     """The mean difference between probability and share of right answers, in ``bins`` of probability, by their size."""
     total = 0.0
