@@ -14,7 +14,6 @@ from blanklm.paper.tables import (
     sentiment_pools,
 )
 from blanklm.paper.tasks.sentiment import PUBLISHED
-from blanklm.training.config import TrainingConfig
 
 PARAGRAPH = "It was a dark night, and the rain fell on the old house. He opened the door and looked at the long road."
 DOCUMENT = "what is the best way to learn ? read a book every day and write a little of what you know ."
@@ -80,17 +79,6 @@ def test_a_table_is_one_command_that_does_nothing_twice(data, blanklm, table):
         assert all(training.get("tokens_read", row.get("tokens_read")) > 0 for training in trainings)
     code, again, said = blanklm(*command)
     assert code == 0 and again == lines and said == ""
-
-
-def test_every_system_reads_as_many_tokens_whatever_its_batches():
-    budget = runner.Budget.parse("100M")
-    for batch in (8192, 32_768, 131_072):
-        config = budget.limit(TrainingConfig(steps=7, tokens_per_batch=batch, evaluate_every=10**6, warmup=300))
-        assert abs(config.steps * config.tokens_per_batch - 10**8) < batch and config.tokens_per_batch == batch
-        assert config.evaluate_every == config.steps // 20 and config.warmup == min(300, config.steps // 10)
-    own = TrainingConfig(steps=7)
-    assert runner.WHOLE_RECIPE.limit(own) == own
-    assert runner.Budget.parse("5000").tokens == 5000 and runner.Budget.parse("small").small
 
 
 def test_a_budget_that_is_none_is_refused(tmp_path, blanklm):
