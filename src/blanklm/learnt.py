@@ -6,6 +6,7 @@ import random
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from blanklm.api import BlankLM
 from blanklm.data.masking import MaskedText, blank_out, mask_words, places_of_words
@@ -61,7 +62,9 @@ def _bleu(texts: Sequence[str], models: dict[str, BlankLM]) -> str:
     canvases = [str(masked.template) for masked in hidden]
     for name, model in models.items():
         knows_words = getattr(model.model.config, "spans", 0.0) < 1
-        how = {"blanks": "words", "order": "parallel"} if knows_words else {}  # all at once: quick, and as good
+        how: dict[str, Any] = (
+            {"blanks": "words", "order": "parallel"} if knows_words else {}
+        )  # all at once: quick, and as good
         outputs[name] = [fill.text for fill in model.fill(canvases, **how)]
     scores = {
         name: BLEU(tokenize="none", force=True).corpus_score(filled, [list(texts)]).score

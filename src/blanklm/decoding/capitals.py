@@ -1,6 +1,6 @@
 """Texts in capitals: models have read few of them, so their blanks are filled in small letters, then written as they are.
 
-    FIREFIGHTERS RESCUE ___     is read as    Firefighters rescue ___
+FIREFIGHTERS RESCUE ___     is read as    Firefighters rescue ___
 """
 
 from __future__ import annotations
