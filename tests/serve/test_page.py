@@ -451,7 +451,7 @@ def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
     )
     page.get_by_role("button", name="Fill", exact=True).click()
     expect(page.locator(".why")).to_contain_text(
-        f"“good” is more probable as a whole, being shorter; word for word, “{written}"
+        f"“good” is more probable as a whole, because it is shorter; per word, “{written}"
     )
 
 
