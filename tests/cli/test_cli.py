@@ -443,7 +443,7 @@ def test_what_the_model_reads_otherwise_than_the_user_may_think_is_said_in_one_l
     assert code == 0 and "does not know 'qwerty', 'uiop'" in err and err.count("\n") == 1
     (tmp_path / "t.txt").write_text("the food was ___ .\ngood food .\n")
     _, _, err = blanklm("evaluate", "infilling", "--file", tmp_path / "t.txt", "--ratios", "30")
-    assert err == "note: 1 texts hold ___, which counts as a word: evaluate takes whole texts, and hides by itself\n"
+    assert err == "note: ___ counts as a word (texts that have it: 1); evaluate hides words of whole texts itself\n"
 
 
 def test_training_words_on_ordinary_text_is_noted(blanklm, tmp_path):
