@@ -1,4 +1,4 @@
-"""``POST /v1/repair`` and ``POST /v1/words``: texts mended, and how probable each of their words is."""
+"""``POST /v1/repair`` and ``POST /v1/words``: texts corrected, and how probable each of their words is."""
 
 from __future__ import annotations
 
