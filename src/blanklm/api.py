@@ -297,7 +297,7 @@ class BlankLM:
         with the number of canvases just scored; an exception from it stops the work.
         """
         how = options_of(ChooseOptions, how, settings).calibrated_for(self.about.get("name", ""))
-        one = text is None or isinstance(text, str | Question)
+        one = isinstance(text, str | Question) or not isinstance(text, Sequence)
         each: Any = [text] if one else text
         questions = [
             entry if isinstance(entry, Question) else self.question(entry, options, alternatives) for entry in each

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from blanklm import pretrained
 from blanklm.api import BlankLM
+from blanklm.arguments import list_of_texts
 from blanklm.learnt import compare
 from blanklm.training import checkpoint
 from blanklm.training.checkpoint import Checkpoint
@@ -44,8 +45,12 @@ def fit(
     that was stopped.
     """
     fit_options, config = parse_options(options)
-    fit_texts(texts, Path(out), fit_options, config, valid, resume, show_progress)
+    fit_texts(_checked(texts), Path(out), fit_options, config, valid and _checked(valid), resume, show_progress)
     return BlankLM.from_pretrained(Path(out))
+
+
+def _checked(texts: Texts) -> Texts:
+    return texts if isinstance(texts, str | PathLike) else list_of_texts(texts)
 
 
 def fit_texts(

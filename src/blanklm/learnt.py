@@ -6,6 +6,7 @@ import random
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from blanklm.api import BlankLM
 from blanklm.data.masking import MaskedText, blank_out, mask_words, places_of_words
@@ -60,8 +61,9 @@ def _bleu(texts: Sequence[str], models: dict[str, BlankLM]) -> str:
     outputs = {"no infill": [masked.template.render([""] * len(masked.spans)) for masked in hidden]}
     canvases = [str(masked.template) for masked in hidden]
     for name, model in models.items():
-        knows_words = getattr(model.model.config, "spans", 0.0) < 1
-        how = {"blanks": "words", "order": "parallel"} if knows_words else {}  # all at once: quick, and as good
+        how: dict[str, Any] = {}
+        if getattr(model.model.config, "spans", 0.0) < 1:  # it knows blanks of words: all at once is quick, and as good
+            how = {"blanks": "words", "order": "parallel"}
         outputs[name] = [fill.text for fill in model.fill(canvases, **how)]
     scores = {
         name: BLEU(tokenize="none", force=True).corpus_score(filled, [list(texts)]).score

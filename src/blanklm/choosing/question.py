@@ -7,7 +7,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from blanklm.core.characters import check_text
 from blanklm.core.in_place import Alternative
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.template import Blank, Template, escape
@@ -38,12 +40,15 @@ class Question:
         tokenizer: Tokenizer,
         longest: int,
     ) -> Question:
-        """Parse and check one question; whatever is wrong with it raises here, before any work is done."""
+        """Parse and check one question; a mistake in it raises here, before any work is done."""
         if (options is None) == (alternatives is None):
             raise BlankLMError("give the options of each blank, or alternatives for all of them: one of the two")
+        for name, given in (("options", options), ("alternatives", alternatives)):
+            if given is not None and not _is_strings(given):
+                raise BlankLMError(f"{name} must be a list of strings, or a list of such lists")
         if text is None:
             text, alternatives = _whole_texts(alternatives)
-        template = Template.parse(text)
+        template = Template.parse(check_text(text))
         blanks = len(template.blanks)
         if not blanks:
             raise BlankLMError("there is no blank in the text: write ___ where the options go")
@@ -105,6 +110,15 @@ class Question:
             tokens += written
             number += 1
         return Alternative(tuple(tokens), tuple(hidden), tuple(blanks))
+
+
+def _is_strings(value: Any) -> bool:
+    def is_list(entry: Any) -> bool:
+        return isinstance(entry, Sequence) and not isinstance(entry, str | bytes)
+
+    return is_list(value) and all(
+        isinstance(entry, str) or (is_list(entry) and all(isinstance(part, str) for part in entry)) for entry in value
+    )
 
 
 def _each_blank(options: Sequence[str | Sequence[str]], blanks: int) -> list[list[str]]:

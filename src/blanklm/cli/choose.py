@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,9 +91,6 @@ def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[s
     from blanklm.core.template import Template
 
     if line.options is not None or line.alternatives is not None:
-        for name, value in (("options", line.options), ("alternatives", line.alternatives)):
-            if value is not None and not _is_strings(value):
-                raise BlankLMError(f'"{name}" must be a list of strings, or a list of such lists')
         return model.question(line.text, line.options, line.alternatives)
     if alternatives:
         if given:
@@ -103,13 +100,6 @@ def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[s
     if not given:
         raise BlankLMError('there are no options: write --options "cat|dog", or --options "2=mat|moon" for blank 2')
     return model.question(line.text, parse_options(given, blanks))
-
-
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(entry, str) or (isinstance(entry, list) and all(isinstance(part, str) for part in entry))
-        for entry in value
-    )
 
 
 def _print(line: Line, choices: Choices, top: int, as_json: bool) -> None:

@@ -146,7 +146,7 @@ def _fitting_texts(file: Path, system: BlankLM | Infiller) -> tuple[list[str], i
 
     texts = [text for text in read_texts(file) if text.strip()]
     if blanks := sum("___" in text for text in texts):
-        say(f"note: {blanks:,} texts hold ___, which counts as a word: evaluate takes whole texts, and hides by itself")
+        say(f"note: ___ counts as a word (texts that have it: {blanks:,}); evaluate hides words of whole texts itself")
     longest, encode_many = system.longest, system.tokenizer.encode_many
     long = [text for text, ids in zip(texts, encode_many(texts), strict=True) if len(ids) > longest]
     too_long = {text for text in long if max(map(len, encode_many(text.split()))) >= longest}  # in a single word

@@ -39,7 +39,7 @@ def score(
     blanklm score "the food was really good ."
     """
     if any("___" in text for text in texts or ()):
-        say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
+        say("note: score takes whole texts, so ___ is scored as it is; to fill it, use blanklm fill")
     language_model = load_model(model, device)
     lines = read_lines(texts, file, jsonl)
     if words:

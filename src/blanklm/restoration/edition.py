@@ -35,6 +35,8 @@ def restore(
 
     ``model`` is the bundled one of the language by default.
     """
+    if not isinstance(source, str | bytes):
+        raise BlankLMError(f"a text to restore is a string or the bytes of a file, not {type(source).__name__}")
     chosen = RestoreOptions.of(**options)
     document = parse(source, chosen.notation)
     return restore_document(document, restorers_for(document, chosen, model, device), chosen)

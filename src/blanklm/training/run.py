@@ -176,7 +176,7 @@ class Run:
                 raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
         self.rounds = self.config.rounds_at(self.progress.step - 1, self.progress.seconds)
         if self.progress.step > self.config.steps:
-            raise TrainingError(f"the run has done {self.progress.step:,} steps already: ask for more of them")
+            raise TrainingError(f"the run has done {self.progress.step:,} steps already: give more --steps")
         self.files.write_settings(self.settings)  # which may be those of a longer run
         self.files.drop_metrics_after(self.progress.step)
         self.accelerator.init_trackers("tensorboard")
@@ -192,7 +192,7 @@ class Run:
         """Say in words where the run continues."""
         progress, config = self.progress, self.config
         if not progress.step:
-            return f"nothing had been saved in {self.folder} yet: the run begins again"
+            return f"nothing has been saved in {self.folder} yet: the run starts again"
         done = f"step {progress.step:,} of {config.steps:,}, after {duration(progress.seconds)}"
         if progress.step >= config.steps or 0 < config.seconds <= progress.seconds:
             return f"{self.folder} is done ({done}): a longer run needs more --minutes or --steps"

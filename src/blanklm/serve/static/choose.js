@@ -10,8 +10,8 @@ export const title = "Choose";
 export const box = "choose-text";
 
 const EXAMPLES = [
-  ["I am looking forward ___ you ___.", "to seeing|to see|seeing", "next week|last week"],
   ["Paris is the ___ of France.", "capital|largest city|river"],
+  ["I am looking forward ___ you ___.", "to seeing|to see|seeing", "next week|last week"],
   ["She is a ___, and he is a ___.", "doctor|nurse|fire fighter", "doctor|nurse|fire fighter"],
 ];
 const SHOWN = 10; // combinations

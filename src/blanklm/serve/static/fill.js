@@ -303,8 +303,8 @@ function showAlternatives(k, fills) {
 
 /** Why words were written that are less probable than others: fills are ranked by probability per word, one after another. */
 function whyNot(better, written, first) {
-  if (first === written) return `“${better}” is more probable as a whole, being shorter; word for word, “${written}” is.`;
-  return `“${written}” was written when other words were not known yet; with them as they are, “${better}” is more probable.`;
+  if (first === written) return `“${better}” is more probable as a whole, because it is shorter; per word, “${written}” is.`;
+  return `“${written}” was written before all other words were known; given them, “${better}” is more probable.`;
 }
 
 function showReadings() {

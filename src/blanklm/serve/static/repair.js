@@ -1,4 +1,4 @@
-// Repair: a text in, the changes that would mend it, to accept or refuse one by one, and how probable each word is.
+// Repair: a text in, the suggested changes, to accept or refuse one by one, and how probable each word is.
 
 import { call } from "./api.js";
 import { quoted } from "./canvas.js";
