@@ -16,7 +16,7 @@ PUBLISHED |= {"sentence-completion/published", "blimp/published"}
 # leaves it.
 BEFORE = {
     "": """
-        fuzzing sentiment-amazon sentiment-choice sentiment-yelp
+        sentiment-amazon sentiment-choice sentiment-yelp
     """,
     "benchmarks": """
         core-cpu core-cuda curve-cpu filling-cpu likelihood-gpu peers-cpu restoring-cpu scale-cpu serving-cpu
