@@ -127,7 +127,7 @@ MUTANTS = [
     Mutant(
         "held-out paragraphs of the novels in training",
         "paper/tables/sentence_completion.py",
-        "(train if number % HELD_OUT_EVERY else held_out)",
+        "(train if number % stride else held_out)",
         "(train if number >= 0 else held_out)",
         "tests/paper/tables/test_sentence_completion.py",
     ),

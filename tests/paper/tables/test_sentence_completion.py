@@ -3,7 +3,7 @@
 import pytest
 
 from blanklm.paper.tables import sentence_completion
-from blanklm.paper.tables.sentence_completion import HELD_OUT_EVERY, paragraphs, pieces_of
+from blanklm.paper.tables.sentence_completion import HELD_OUT_EVERY, OF_FEW, paragraphs, pieces_of
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def novels(tmp_path, monkeypatch):
 def test_held_out_paragraphs_are_not_trained_on(novels):
     train, held_out = paragraphs()
     assert len(held_out) == 3 and not set(train) & set(held_out) and {*train, *held_out} == novels
-    few, _ = paragraphs(10)
-    assert few == train[:9]
+    few, held_out = paragraphs(2 * OF_FEW)
+    assert len(held_out) == 2 and len(few) == 2 * OF_FEW - 2 and not set(few) & set(held_out)
 
 
 def test_long_paragraphs_are_cut_between_sentences_and_nothing_is_lost():

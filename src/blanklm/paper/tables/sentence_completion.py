@@ -35,7 +35,7 @@ from blanklm.training.run import TrainingConfig
 
 CORPORA = ("novels",)
 PARTS = ("train.0", "train.1", "train.2")
-HELD_OUT_EVERY = 500  # one paragraph in so many
+HELD_OUT_EVERY, OF_FEW = 500, 20  # one paragraph in so many; where few are read
 VOCABULARY, MAX_LENGTH = 24_000, 160
 DEV_QUESTIONS = 400
 TEXTS_FOR_VOCABULARY = 10  # one paragraph in so many
@@ -71,9 +71,10 @@ def paragraphs(most: int | None = None) -> tuple[list[str], list[str]]:
     train: list[str] = []
     held_out: list[str] = []
     every = (line for part in PARTS for line in read_corpus("sentence_completion", part))
+    stride = HELD_OUT_EVERY if most is None else OF_FEW
     for number, line in enumerate(islice(every, most)):
         if line.strip():
-            (train if number % HELD_OUT_EVERY else held_out).extend(pieces_of(line))
+            (train if number % stride else held_out).extend(pieces_of(line))
     return train, held_out
 
 
@@ -129,6 +130,8 @@ class Experiment(runner.Experiment):
             row["training"] = read_json(self.training_file)
         for name, questions in asked.items():
             questions = questions[: self.texts or None]
+            if not questions:  # few held-out texts may give none
+                continue
             row[name] = _score(model, questions)
             say(f"{self.name}: {row[name]['accuracy']:.1%} of {len(questions):,} questions, {name}")
         return row
@@ -162,7 +165,6 @@ def table(rows: Sequence[Row]) -> str:
     lines = [f"{'':44}{'MSR':>9}{'95 %':>18}{'SAT':>9}{'held out':>10}"]
     for row in rows:
         interval = "{:.1%} to {:.1%}".format(*row["msr"]["interval"])
-        shares = (row[name]["accuracy"] for name in ("sat", "held_out"))
-        sat, held_out = (format(share, ".1%") for share in shares)
+        sat, held_out = (format(row[name]["accuracy"], ".1%") if name in row else "" for name in ("sat", "held_out"))
         lines.append(f"{row['label']:44}{row['msr']['accuracy']:>9.1%}{interval:>18}{sat:>9}{held_out:>10}")
     return "\n".join(lines)
