@@ -19,32 +19,32 @@ export class Model {
   }
 
   /**
-   * Score the leftmost blank of canvases, which are lists of ids. `words` are those that the blank is to hold, below 0
-   * where unknown; lengths of the other blanks are unknown.
+   * Score blanks of canvases { items, asked }: lists of ids, and [place, words] of the blanks that are asked for. `words`
+   * are those that the blank is to hold, below 0 where unknown; lengths of the other blanks are unknown.
    */
-  async score(canvases, words) {
-    const longest = Math.max(...canvases.map((canvas) => canvas.length));
+  async score(canvases) {
+    const longest = Math.max(...canvases.map(({ items }) => items.length));
     const size = canvases.length * longest;
     const canvas = new BigInt64Array(size), kinds = new BigInt64Array(size); // PAD and WORDS are 0
-    const blanks = canvases.map((items, row) => {
-      const at = items.indexOf(BLANK);
+    const blanks = canvases.flatMap(({ items, asked }, row) => {
+      const told = new Map(asked);
       items.forEach((item, i) => {
-        const kind = i === at && words[row] >= 0 ? SPAN_OF + Math.min(words[row], LENGTHS - 1) : SPAN;
+        const words = told.get(i) ?? -1, kind = words >= 0 ? SPAN_OF + Math.min(words, LENGTHS - 1) : SPAN;
         canvas[row * longest + i] = BigInt(item);
         kinds[row * longest + i] = BigInt(item === BLANK ? kind : 0);
       });
-      return BigInt(row * longest + at);
+      return asked.map(([at]) => BigInt(row * longest + at));
     });
-    const lengths = canvases.map((items) => BigInt(items.length));
+    const lengths = canvases.map(({ items }) => BigInt(items.length));
     const shape = [canvases.length, longest];
     const found = await this.scores.run({
       canvas: this.#whole(canvas, shape),
       kinds: this.#whole(kinds, shape),
       lengths: this.#whole(BigInt64Array.from(lengths), [canvases.length]),
-      blanks: this.#whole(BigInt64Array.from(blanks), [canvases.length]),
+      blanks: this.#whole(BigInt64Array.from(blanks), [blanks.length]),
     });
     const row = ({ data, dims: [, width] }, r) => data.subarray(r * width, (r + 1) * width);
-    return canvases.map((_, r) => ({
+    return blanks.map((_, r) => ({
       logPWord: row(found.log_p_word, r),
       logPLength: row(found.log_p_length, r),
       fromBlank: row(found.from_blank, r),

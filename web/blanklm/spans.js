@@ -2,10 +2,12 @@
 // src/blanklm/decoding/spans.py, span_scores.py and span_tasks.py, whose names and numbers these are.
 
 import { logSumExp } from "./model.js";
+import { canvasesNear, fitInPlace } from "./rerank.js";
 import { BlankLMError } from "./template.js";
 import { BLANK, KINDS, SPACE } from "./tokenizer.js";
 
 const HYPOTHESES = 2; // of each length
+const RERANK = 4; // fills of a blank among which the one is taken that fits its place best
 const ONE_WORD = 0.2, QUANTILES = [0.3, 0.5, 0.7]; // a single word where that is probable; else these of longer lengths
 const IMPROBABLE = 0.2; // to end a span, or not, at less than this is not considered
 const SPARE = 2; // words by which a span may become longer than the length chosen
@@ -286,8 +288,20 @@ async function following(model, views, needs) {
 
 /** The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next. */
 class Track {
-  constructor(task, start, beam, alone = false) { // alone: only its best fill is asked for
-    Object.assign(this, { task, beam, alone, active: [start], closed: [], finished: [] });
+  constructor(task, start, beam, givesUp = false) { // on what can no longer be more probable than the best
+    Object.assign(this, { task, beam, givesUp, active: [start], closed: [], candidates: [], finished: [] });
+  }
+
+  /** How many writings like this are kept: of single words more, since they cost nothing more. */
+  width({ length }) {
+    return length === 1 ? Math.max(this.beam, RERANK) : this.beam;
+  }
+
+  /** What each candidate is looked at on, if there are several: words in and near the blank that was filled. */
+  leftOut() {
+    const filled = this.task.spans.length - blanksIn(this.candidates[0].draft) - 1;
+    if (this.candidates.length === 1) return [[]];
+    return this.candidates.map(({ draft }) => canvasesNear(draft, filled, this.task.tokenizer));
   }
 
   /** Keep the most probable of each length. */
@@ -295,26 +309,33 @@ class Track {
     const blanks = blanksIn(this.active[0].draft), byLength = new Map();
     for (const writing of reached.sort((a, b) => b.draft.logProb - a.draft.logProb)) {
       const alike = byLength.get(writing.length) ?? [];
-      if (alike.length < this.beam) byLength.set(writing.length, [...alike, writing]);
+      if (alike.length < this.width(writing)) byLength.set(writing.length, [...alike, writing]);
     }
     const kept = [...byLength.values()].flat();
     this.active = kept.filter(({ draft }) => blanksIn(draft) === blanks);
     this.closed.push(...kept.filter(({ draft }) => blanksIn(draft) < blanks));
-    if (this.alone && this.closed.length) {
-      const best = Math.max(...this.closed.map((writing) => scoreOf(writing)));
+    this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
+    if (this.givesUp && this.closed.length) {
+      const best = scoreOf(this.closed[0]);
       this.active = this.active.filter((writing) => hopeOf(writing) > best);
     }
-    if (this.active.length || !this.closed.length) return;
-    this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
-    if (isFinished(this.closed[0].draft)) this.finished = this.closed;
-    else [this.active, this.closed] = [[this.task.writing(this.closed[0].draft)], []];
+    if (!this.active.length) this.candidates = this.closed.slice(0, RERANK);
+  }
+
+  /** Take the best of the candidates by how well each fits, and go on with the next blank. */
+  decide(fits) {
+    const order = [...fits.keys()].sort((a, b) => fits[b] - fits[a]);
+    const [best, ...others] = order.map((i) => this.candidates[i]);
+    if (isFinished(best.draft)) this.finished = [best, ...others, ...this.closed.slice(RERANK)];
+    else [this.active, this.closed] = [[this.task.writing(best.draft)], []];
+    this.candidates = [];
   }
 }
 
 async function viewsOf(model, task, writings) {
   // To words that are spared, a span of none is one of one.
   const words = writings.map((writing) => (writing.words === 0 && writing.spare > 0 ? 1 : writing.words));
-  const scores = await model.score(writings.map(({ draft }) => draft.items), words);
+  const scores = await model.score(writings.map(({ draft: { items } }, r) => ({ items, asked: [[items.indexOf(BLANK), words[r]]] })));
   return writings.map((writing, r) => new View(task, writing, scores[r]));
 }
 
@@ -323,21 +344,24 @@ async function viewsOf(model, task, writings) {
  * and awaited before each pass, with the draft that leads; what it throws ends the search.
  */
 export async function writeSpans(model, task, n, watch) {
-  const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES, n === 1)];
+  const start = task.begin(), tracks = [new Track(task, start, HYPOTHESES, true)];
   if (n > 1 && start.words === UNTOLD) {
     const [view] = await viewsOf(model, task, [start]);
     tracks.push(...view.withLengths(n).map((writing) => new Track(task, writing, HYPOTHESES)));
-  } else if (n > HYPOTHESES) {
-    tracks.push(new Track(task, start, n));
+  } else if (n > 1) {
+    tracks.push(new Track(task, start, Math.max(n, HYPOTHESES)));
   }
   for (;;) {
     const waiting = tracks.filter(({ active }) => active.length);
     if (!waiting.length) break;
     await watch((waiting.includes(tracks[0]) ? tracks[0] : waiting[0]).active[0].draft);
     const writings = waiting.flatMap(({ active }) => active);
-    const beams = waiting.flatMap(({ active, beam }) => active.map(() => beam));
+    const beams = waiting.flatMap((track) => track.active.map((writing) => track.width(writing)));
     const reached = await following(model, await viewsOf(model, task, writings), beams);
     for (const track of waiting) track.advance(reached.splice(0, track.active.length).flat());
+    const deciding = waiting.filter(({ candidates }) => candidates.length);
+    const fits = await fitInPlace(model, deciding.flatMap((track) => track.leftOut()));
+    for (const track of deciding) track.decide(fits.splice(0, track.candidates.length));
   }
   return ranked(tracks).slice(0, n);
 }

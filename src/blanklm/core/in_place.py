@@ -89,7 +89,7 @@ def read(
     policy: Scorer, canvases: Sequence[tuple[int, ...]], check: Check | None = None
 ) -> Iterator[tuple[Sequence[tuple[int, ...]], Scores, list[int]]]:
     """Score canvases a pass at a time: those of the pass, their scores, and the row of the first blank of each."""
-    for group in _passes(sorted(canvases, key=len), TOKENS_AT_ONCE.get(policy.device.type, 4096)):
+    for group in passes(sorted(canvases, key=len), TOKENS_AT_ONCE.get(policy.device.type, 4096)):
         ids, lengths = pad(group)
         scores = policy.score(ids.to(policy.device), lengths.to(policy.device), ids.shape[1])
         blanks = (ids == BLANK).sum(1)  # [B]
@@ -98,7 +98,7 @@ def read(
             check(len(group))
 
 
-def _passes(canvases: Sequence[tuple[int, ...]], tokens: int) -> Iterator[Sequence[tuple[int, ...]]]:
+def passes(canvases: Sequence[tuple[int, ...]], tokens: int) -> Iterator[Sequence[tuple[int, ...]]]:
     """Cut canvases of rising length into groups of about so many tokens with their padding."""
     start = 0
     while start < len(canvases):

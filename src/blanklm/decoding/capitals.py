@@ -1,4 +1,4 @@
-"""Texts in capitals: models have read few, so their blanks are filled in small letters, then written as they are.
+"""Texts in capitals: models have read few, so blanks are filled in small letters, which then become capitals.
 
 FIREFIGHTERS RESCUE ___     is read as    Firefighters rescue ___
 """

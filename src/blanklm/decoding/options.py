@@ -19,6 +19,7 @@ SequentialOrder = Literal["confident", "model", "left-to-right"]
 Order = Literal[SequentialOrder, "parallel"]
 ORDER_HELP = "spans from left to right, lengths first; words in the order {}."
 BLANKS_HELP = "What blanks stand for: spans as people leave them, or words; by default spans if the model knows both."
+RERANK_HELP = "Among how many fills of a span to choose by how well every word fits its place; 1: the most probable."
 
 WIDEST = 1_000_000  # drafts; wider beams are slips
 
@@ -35,6 +36,7 @@ class FillOptions:
         0.0, "With --order parallel: write only words that are at least this probable.", ge=0, le=1
     )
     blanks: Blanks | None = option(None, BLANKS_HELP)
+    rerank: int = option(4, RERANK_HELP, ge=1, le=WIDEST)
 
     def __post_init__(self) -> None:
         check_options(self)

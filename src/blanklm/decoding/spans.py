@@ -3,7 +3,8 @@
 The most probable fill of any length is too short: of all the clauses that would fit, each is less probable than the
 best single word. So the length is chosen first, by p(n | canvas); the model is told it, and words are searched among
 fills of that length. The blanks of a text are filled one after the other, each with all that is around it in sight.
-Blanks that touch are filled as one, which is divided at the end.
+Blanks that touch are filled as one, which is divided at the end. Of the fills of a blank that the search finds, the one
+is taken in which every word fits its place best (``decoding/rerank.py``).
 
 The log-probability of a fill is that of its lengths and of its words given them, in this order.
 """
@@ -20,6 +21,7 @@ from blanklm.core.special import BLANK
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
+from blanklm.decoding.rerank import LeftOut, canvases_near, fit_in_place
 from blanklm.decoding.span_scores import begin, views
 from blanklm.decoding.span_tasks import UNTOLD, Task, Writing
 from blanklm.decoding.span_view import View
@@ -38,18 +40,30 @@ def write_spans(
     tasks = [Task.of(request) for request in requests]
     begun = list(zip(tasks, begin(policy, tasks), strict=True))
     beam = max(HYPOTHESES, options.beam)
-    tracks = [[_Track(task, writing, beam, alone=options.n == 1)] for task, writing in begun]
+    tracks = [[_Track(task, writing, beam, options.rerank, gives_up=True)] for task, writing in begun]
     if options.n > 1:
         for view, own in zip(views(policy, begun), tracks, strict=True):
             if view.writing.words == UNTOLD:
-                own += [_Track(view.task, start, beam) for start in view.with_lengths(options.n)]
-            elif options.n > beam:
-                own.append(_Track(view.task, view.writing, options.n))
+                own += [_Track(view.task, start, beam, options.rerank) for start in view.with_lengths(options.n)]
+            else:
+                own.append(_Track(view.task, view.writing, max(beam, options.n), options.rerank))
     while waiting := [track for own in tracks for track in own if track.goes_on()]:
         reached = views(policy, [(track.task, writing) for track in waiting for writing in track.active])
         for track in waiting:
             track.advance([next(reached) for _ in track.active])
+        _decide(policy, [track for track in waiting if track.candidates])
     return [_ranked(own, options.n) for own in tracks]
+
+
+def _decide(policy: SpanScorer | SpanWriter, tracks: Sequence[_Track]) -> None:
+    """Choose among the candidates of each track, whose blank has been filled in several ways."""
+    if isinstance(policy, SpanWriter):
+        fits = [0.0] * sum(len(track.candidates) for track in tracks)
+    else:
+        fits = fit_in_place(policy, [canvases for track in tracks for canvases in track.left_out()])
+    rest = iter(fits)
+    for track in tracks:
+        track.decide([next(rest) for _ in track.candidates])
 
 
 def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
@@ -70,11 +84,13 @@ def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
 class _Track:
     """The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next."""
 
-    def __init__(self, task: Task, start: Writing, beam: int, alone: bool = False) -> None:
+    def __init__(self, task: Task, start: Writing, beam: int, rerank: int, gives_up: bool = False) -> None:
         self.task, self.beam, self.given_up = task, beam, False
-        self.alone = alone  # whether only its best fill is asked for
+        self.rerank = rerank  # so many fills of a blank, to take the one that fits its place best
+        self.gives_up = gives_up  # on what can no longer be more probable than the best
         self.active = [] if start.draft.finished else [start]
-        self.closed: list[Writing] = []  # with the last blank filled
+        self.closed: list[Writing] = []  # with the leftmost blank filled
+        self.candidates: list[Writing] = []  # the best of them, when nothing is active any more
         self.finished = [start] if start.draft.finished else []  # best first
 
     def goes_on(self) -> bool:
@@ -82,30 +98,47 @@ class _Track:
             self.active, self.given_up = [], True
         return bool(self.active)
 
+    def left_out(self) -> list[list[LeftOut]]:
+        """What each candidate is looked at on, if there are several: words in and near the blank that was filled."""
+        filled = len(self.task.spans) - self.candidates[0].draft.items.count(BLANK) - 1
+        if len(self.candidates) == 1:
+            return [[]]
+        tokenizer = self.task.request.rules.tokenizer
+        return [canvases_near(writing.draft, filled, tokenizer) for writing in self.candidates]
+
+    def _width(self, writing: Writing) -> int:
+        """How many writings like this are kept: of single words more, since they cost nothing more."""
+        return max(self.beam, self.rerank) if writing.length == 1 else self.beam
+
     def advance(self, views: Sequence[View]) -> None:
         """Take a step with every hypothesis; keep the most probable of each length."""
         blanks = self.active[0].draft.items.count(BLANK)
-        reached = [following for view in views for following in view.best(self.beam)]
+        reached = [following for view in views for following in view.best(self._width(view.writing))]
         reached.sort(key=lambda writing: -writing.draft.log_prob)
         kept: dict[int, list[Writing]] = {}
         for writing in reached:
             alike = kept.setdefault(writing.length, [])
-            if len(alike) < self.beam:
+            if len(alike) < self._width(writing):
                 alike.append(writing)
         reached = [writing for alike in kept.values() for writing in alike]
         self.active = [writing for writing in reached if writing.draft.items.count(BLANK) == blanks]
         self.closed += [writing for writing in reached if writing.draft.items.count(BLANK) < blanks]
-        if self.alone and self.closed:
-            best = max(writing.score for writing in self.closed)
-            self.active = [writing for writing in self.active if writing.hope > best]
-        if self.active or not self.closed:
-            return
         self.closed.sort(key=lambda writing: -writing.score)
-        if self.closed[0].draft.finished:
-            self.finished = self.closed
+        if self.gives_up and self.closed:
+            best = self.closed[0].score
+            self.active = [writing for writing in self.active if writing.hope > best]
+        if not self.active:
+            self.candidates = self.closed[: self.rerank]
+
+    def decide(self, fits: Sequence[float]) -> None:
+        """Take the best of the candidates by how well each fits, and go on with the next blank."""
+        order = sorted(range(len(fits)), key=lambda i: -fits[i])
+        best, *others = [self.candidates[i] for i in order]
+        if best.draft.finished:
+            self.finished = [best, *others, *self.closed[self.rerank :]]
         else:
-            best_closed = self.closed[0]
-            self.active, self.closed = [self.task.writing(best_closed.draft, best_closed.page)], []
+            self.active, self.closed = [self.task.writing(best.draft, best.page)], []
+        self.candidates = []
 
 
 def sample_spans(
