@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from blanklm.paper.tasks.fluency import Judge
     from blanklm.paper.tasks.spans import Kind
 
-Task = Literal["infilling"]
+Task = Literal["infilling", "choices", "middles"]
 RATIOS, KINDS = "10,20,30,40,50", "1,2,3,5,8,sentence"
 
 
 def evaluate(
     task: Annotated[Task, typer.Argument(help="What to evaluate.")],
-    file: Annotated[Path, typer.Option("--file", "-f", help="One text per line, or .jsonl; may be compressed.")],
+    file: Annotated[
+        Path,
+        typer.Option("--file", "-f", help="infilling: a text per line, or .jsonl; else JSON lines. May be compressed."),
+    ],
     model: Model = None,
     blanks: Annotated[
         Blanks, typer.Option(help="What to hide: random words (the paper's protocol), or spans.")
@@ -53,7 +56,18 @@ def evaluate(
     """Hide words or spans of each text, fill them, and compare with the original.
 
     blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
+
+    choices: questions with one right answer, each {"text": "... ___ ...", "options": [...], "answer": 0}; without a
+    text the options are whole texts. middles: {"text": "... ___ ...", "references": [...]}, by BLEU and ROUGE-L.
     """
+    if task != "infilling":
+        from blanklm.cli.evaluate_items import evaluate_items
+
+        given = {"ratios": ratios, "kinds": kinds, "beam": beam, "order": order, "judge": judge}
+        if unfit := [f"--{name}" for name, value in given.items() if value is not None]:
+            raise BlankLMError(f"{task} does not take {', '.join(unfit)}: leave it out")
+        evaluate_items(task, file, model, device, as_json)
+        return
     from blanklm.paper.baselines.systems import load_system
     from blanklm.paper.tasks.infilling import evaluate as evaluate_words
     from blanklm.paper.tasks.spans import evaluate_spans

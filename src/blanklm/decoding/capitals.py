@@ -1,6 +1,6 @@
 """Texts in capitals: models have read few, so blanks are filled in small letters, which then become capitals.
 
-    FIREFIGHTERS RESCUE ___     is read as    Firefighters rescue ___
+FIREFIGHTERS RESCUE ___     is read as    Firefighters rescue ___
 """
 
 from __future__ import annotations

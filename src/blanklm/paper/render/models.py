@@ -8,9 +8,14 @@ from collections.abc import Sequence
 
 from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import checkout, lines, named, result, table
+from blanklm.paper.render.source import checkout, lines, named, origin, result, table
 
-NAMES = {"english": "english", "english-small": "english-small", "before": "english of 0.2.0"}
+NAMES = {
+    "english": "english",
+    "english-small": "english-small",
+    "before": "english of 0.2.0",
+    "most-probable": "english, the most probable fills",
+}
 WAYS = {  # of results/english/comparison
     "blanklm": "blanklm",
     "mask": "one word per blank, all at once (as fill-mask does)",
@@ -39,7 +44,7 @@ def english_canvases() -> str:
     """What readers who did not make the models think of the fills of a hundred canvases."""
     verdicts = ("natural", "awkward", "broken")
     rows = []
-    for system in ("english", "before"):
+    for system in ("english", "most-probable", "before"):
         path = checkout() / "results" / "english" / f"canvases-{system}.jsonl"
         counts = Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines())
         rows.append([NAMES[system], *(f"{counts[verdict]}" for verdict in verdicts)])
@@ -89,10 +94,10 @@ def training_rows(model: str) -> list[Row]:
     folder = next(parent / model for parent in map(checkout().joinpath, CARDS) if (parent / model).is_dir())
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
     if model == "sentiment":
-        parts = named(
-            result("sentiment-yelp")["parts"], {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
-        )
-        return [parts[0] | {"size": size}, parts[1]]
+        measured = result("sentiment-yelp")
+        titles = {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
+        blm, classifier = (origin(measured) | part for part in named(measured["parts"], titles))
+        return [blm | {"size": size}, classifier]
     last = result(f"{'restoration' if model in ('greek', 'latin') else 'models'}/{model}")
     stages = [*last.get("before", ()), last]
     names = [f"{model}, stage {number}" for number in range(1, len(stages) + 1)] if len(stages) > 1 else [model]
