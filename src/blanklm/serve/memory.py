@@ -14,7 +14,7 @@ from contextlib import suppress
 from starlette.concurrency import run_in_threadpool
 
 M_MMAP_THRESHOLD = -3  # of mallopt
-LARGE = 131_072  # bytes: where glibc begins, and where it now stays; page faults cost scoring up to a few per cent
+LARGE = 131_072  # bytes: where glibc begins, and where it now stays; page faults cost scoring up to 13 %
 SECONDS = 5.0  # between two times that smaller holes are returned: milliseconds
 
 
