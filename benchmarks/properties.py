@@ -1,6 +1,7 @@
 """The property tests of the kernels and of the method with many cases each, and a record of it.
 
     python benchmarks/properties.py [--cases 10000] [--out results/properties.json]
+    python benchmarks/properties.py --tests tests/core/test_properties.py::test_NAME    some; the records of others stay
 
 Each property compares what computes many things at once with a slow version, or states what holds for every input.
 """
@@ -17,19 +18,19 @@ from pathlib import Path
 
 import core
 
-from blanklm.paper.provenance import write_result
+from blanklm.paper.provenance import provenance, read_json, write_result
 
 FILES = ("tests/core/test_kernels.py", "tests/core/test_properties.py")
 TEST = re.compile(r"^(tests/\S+?)::(\w+):$", re.MULTILINE)
 CASES = re.compile(r"(\d+) passing(?: examples)?, (\d+) failing")
 
 
-def run(files: list[str], cases: int) -> list[dict]:
-    """Run the properties of some files; return the cases of each."""
+def run(tests: str, cases: int) -> list[dict]:
+    """Run the properties of a file, or one of them; return the cases of each."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1"]
     environment = os.environ | {"BLANKLM_CASES": str(cases), "PYTHONPATH": str(core.ROOT / "src")}
     done = subprocess.run(
-        [*command, "--hypothesis-show-statistics", *files],
+        [*command, "--hypothesis-show-statistics", tests],
         cwd=core.ROOT,
         env=environment,
         capture_output=True,
@@ -47,16 +48,30 @@ def run(files: list[str], cases: int) -> list[dict]:
     return rows
 
 
+def record(out: Path, rows: list[dict]) -> None:
+    """Write rows with the commit and date of their run, in place of older rows of the same properties."""
+    names = {row["property"] for row in rows}
+    before = read_json(out)["rows"] if out.exists() else []
+    now = provenance()
+    rows = [row | {"commit": now["commit"], "date": now["date"]} for row in rows]
+    write_result(
+        out, {"benchmark": "properties", "seed": 1, "rows": [r for r in before if r["property"] not in names] + rows}
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--files", nargs="*", default=list(FILES))
+    parser.add_argument("--tests", nargs="*", default=list(FILES))
     parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "properties.json")
     options = parser.parse_args()
-    rows = run(options.files, options.cases)
-    report = write_result(options.out, {"benchmark": "properties", "seed": 1, "rows": rows})
-    print(json.dumps(report["rows"], indent=1))
-    if any(row["failures"] for row in rows):
+    failures = 0
+    for tests in options.tests:
+        rows = run(tests, options.cases)
+        record(options.out, rows)
+        print(json.dumps(rows, indent=1), flush=True)
+        failures += sum(row["failures"] for row in rows)
+    if failures:
         raise SystemExit("a property does not hold")
 
 

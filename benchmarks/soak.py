@@ -4,7 +4,7 @@
 
 Clients fill, stream, sample, score, restore and transfer, leave in the middle, let deadlines pass, send what is no
 request and headers without an end. The server's memory is read all the time; of each quarter of the run the median is
-kept. The last quarter's may be a tenth above the second's: in the first, caches fill.
+kept. The last quarter's may be a twentieth above the second's: in the first, caches fill.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from serving import JSON, memory
 from blanklm.paper.provenance import write_result
 
 MODELS = (core.YELP_WORDS, "sentiment", "latin")
-MOST_GROWTH = 1.1
+MOST_GROWTH = 1.05
 SUBJECTS = ("food", "staff", "soup", "bread", "place", "price", "waiter", "salad", "coffee", "service", "menu", "tea")
 Answer = tuple[int, Any]
 

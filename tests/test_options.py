@@ -45,6 +45,15 @@ def test_every_choice_is_checked(cls):
                 cls(**{item.name: "nonesuch"})
 
 
+@pytest.mark.parametrize("cls", PRODUCTS)
+def test_every_option_of_words_is_checked(cls):
+    for item in fields(cls):
+        if _kinds(cls)[item.name][2]:
+            for value in ("word", 5, [5], ("word", None)):
+                with pytest.raises(BlankLMError, match=f"{item.name} must be a list of texts, not "):
+                    cls(**{item.name: value})
+
+
 def test_a_number_of_any_library_will_do():
     numpy = pytest.importorskip("numpy")
     assert FillOptions(beam=numpy.int64(3)).beam == 3 and FillOptions(length_penalty=numpy.float32(1)).n == 1

@@ -55,3 +55,42 @@ def test_the_lock_installs_with_checksums_and_not_with_others(tmp_path):
     assert refused.returncode != 0 and "DO NOT MATCH THE HASHES" in refused.stderr
     done = install(LOCK)
     assert done.returncode == 0 and "Would install" in done.stdout, done.stderr
+
+
+def ranges(*events):
+    return [
+        {"ranges": [{"type": "ECOSYSTEM", "events": list(events)}, {"type": "GIT", "events": [{"introduced": "0"}]}]}
+    ]
+
+
+ADVISORIES = {
+    "A listed": [{"versions": ["1.0", "1.2"]}],
+    "B in a range": ranges({"introduced": "1.1"}, {"fixed": "1.3"}),
+    "C last": ranges({"introduced": "0"}, {"last_affected": "1.2"}),
+    "D not fixed": ranges({"introduced": "0"}, {"fixed": "1.0"}, {"introduced": "1.2"}),
+    "e fixed": ranges({"fixed": "1.2"}, {"introduced": "0"}),
+    "f before": ranges({"introduced": "0"}, {"last_affected": "1.1"}),
+    "g after": ranges({"introduced": "1.10"}),
+    "h withdrawn": [{"versions": ["1.2"]}],
+    "i of another": [{"versions": ["1.2"]}],
+}
+
+
+def test_the_audit_finds_the_advisories_that_hold_for_what_is_pinned(tmp_path):
+    (tmp_path / "db" / "vulns").mkdir(parents=True)
+    for name, affected in ADVISORIES.items():
+        package = {"name": "other" if "another" in name else "Some_Package", "ecosystem": "PyPI"}
+        advisory = {"id": name, "affected": [{"package": package, **part} for part in affected]}
+        advisory |= {"withdrawn": "2020-01-01T00:00:00Z"} if "withdrawn" in name else {}
+        (tmp_path / "db" / "vulns" / f"{name}.yaml").write_text(json.dumps(advisory))
+    (tmp_path / "pins.txt").write_text("# pins\nsome-package==1.2\n    # via x\nfine[extra]==2.0\n")
+    program, out = ROOT / ".ci" / "audit.py", tmp_path / "audit.json"
+    options = ["--constraints", tmp_path / "pins.txt", "--out", out]
+    done = subprocess.run([sys.executable, program, tmp_path / "db", *options], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(out.read_text())
+    found = [name for name in ADVISORIES if name[0].isupper()]
+    assert report["findings"] == [f"some-package 1.2: {name}" for name in found]
+    assert (report["pins"], report["pins_with_advisories"], report["snapshot"]["advisories"]) == (2, 1, 8)
+    empty = subprocess.run([sys.executable, program, tmp_path, *options], capture_output=True, text=True)
+    assert empty.returncode == 1 and "holds no advisories" in empty.stderr

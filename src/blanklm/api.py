@@ -293,7 +293,7 @@ class BlankLM:
         """
         how = options_of(ChooseOptions, how, settings).calibrated_for(self.about.get("name", ""))
         one = text is None or isinstance(text, str | Question)
-        each: Any = [text] if one else text
+        each: Any = [text] if one else list_of_texts(text, Question)
         questions = [
             entry if isinstance(entry, Question) else self.question(entry, options, alternatives) for entry in each
         ]

@@ -46,7 +46,7 @@ def check_options(options: Any, error: Callable[[str, str], Exception] = OptionE
     product: Any = type(options)
     kinds = _kinds(product)
     for entry in fields(options):
-        value, (choices, number, may_be_none) = getattr(options, entry.name), kinds[entry.name]
+        value, (choices, number, words, may_be_none) = getattr(options, entry.name), kinds[entry.name]
         if value is None and may_be_none:
             continue
         try:
@@ -54,19 +54,21 @@ def check_options(options: Any, error: Callable[[str, str], Exception] = OptionE
                 raise OptionError(entry.name, f"{entry.name} must be {' or '.join(map(str, choices))}, not {value!r}")
             if number:
                 check_number(entry.name, value, number is int, **entry.metadata.get("limits", {}))
+            if words and not (isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)):
+                raise OptionError(entry.name, f"{entry.name} must be a list of texts, not {shortened(repr(value))}")
         except OptionError as wrong:
             raise error(wrong.option, str(wrong)) from None
 
 
 @cache
-def _kinds(options: Any) -> dict[str, tuple[tuple[Any, ...], type | None, bool]]:
-    """Return of each field: the choices it has, whether it is an int or a float, and whether it may be None."""
+def _kinds(options: Any) -> dict[str, tuple[tuple[Any, ...], type | None, bool, bool]]:
+    """Return of each field: its choices, whether it is an int or a float, if it has words, and if it may be None."""
     kinds = {}
     for name, hint in get_type_hints(options).items():
         parts = get_args(hint) if NoneType in get_args(hint) else (hint,)
         choices = tuple(choice for part in parts if get_origin(part) is Literal for choice in _choices(part))
         numbers = [part for part in parts if part in (int, float)]
-        kinds[name] = choices, numbers[0] if numbers else None, NoneType in parts
+        kinds[name] = choices, numbers[0] if numbers else None, tuple[str, ...] in parts, NoneType in parts
     return kinds
 
 

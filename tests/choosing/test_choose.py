@@ -123,6 +123,13 @@ def test_the_error_is_that_of_repeated_draws():
         ("a ___[2]", ["c"], "it has 1 words, and the blank is"),
         ("a ___", ["zebra"], "the model does not know 'zebra'"),
         ("___ " * 6, [list("abcdefgh")] * 6, "262,144 combinations"),
+        ("___ " * 5000, [list("abcdefgh")] * 5000, "far too many combinations"),
+        ("a ___", "bc", '"options" must be a list of strings'),
+        ("a ___", 5, '"options" must be a list of strings'),
+        ("a ___", [5], '"options" must be a list of strings'),
+        ("a ___", [["b", None]], '"options" must be a list of strings'),
+        (5, ["a"], "a text is a string"),
+        ([5], ["a"], "text 1 of the list is a string"),
     ],
 )
 def test_what_is_wrong_is_one_line(model, text, options, problem):

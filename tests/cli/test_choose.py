@@ -107,3 +107,13 @@ def test_words_are_scored_where_they_stand(blanklm):
     assert [(word["start"], word["end"]) for word in words] == [(0, 3), (4, 7), (7, 8)]
     assert set(words[0]) == {"text", "start", "end", "log_prob", "surprise", "expected"}
     assert "leave out --stream" in blanklm("score", "--words", "a", "--stream", *SMALL)[2]
+
+
+def test_a_line_out_answers_a_line_in_though_a_text_holds_several(blanklm, tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"text": "The dog.\\nThe cat."}\n{"text": "A dog."}\n')
+    code, out, err = blanklm("repair", "--jsonl", "--file", file, *SMALL)
+    assert (code, out) == (0, ["The dog.\\nThe cat.", "A dog."]) and "written \\n" in err
+    file.write_text('{"text": "The ___\\nbarks.", "options": ["dog", "moon"]}\n')
+    code, out, _ = blanklm("choose", "--jsonl", "--file", file, *SMALL)
+    assert code == 0 and sorted(line.split("%  ")[1] for line in out) == ["The dog\\nbarks.", "The moon\\nbarks."]

@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from blanklm.choosing.question import _whole_texts
 from blanklm.core.template import LONGEST_TEXT, Template
 from blanklm.decoding.constraint import LONGEST_WORD, Constraint
 from blanklm.errors import BlankLMError, CanvasError, ConstraintError
+from blanklm.repairing.lexicon import Lexicon
+from blanklm.repairing.proposals import Proposer
+from blanklm.repairing.repair import locked
+from blanklm.repairing.units import units_of
 from blanklm.restoration.notation import parse
 
 TIMES = 8  # how much longer the longer text is; its reading may take three times as much again
@@ -45,6 +50,25 @@ def written_again(text: str) -> str:
 )
 def test_the_blank_syntax_is_read_in_linear_time(part):
     assert_linear(written_again, lambda n: part * n, 2_000)
+
+
+@pytest.mark.parametrize("end", [" ", " b", "\n", "b"])
+def test_whole_texts_to_choose_among_are_compared_in_linear_time(end):
+    assert_linear(lambda text: _whole_texts([text, "a b"]), lambda n: "a" + end * n, 2_000)
+
+
+def test_words_to_keep_are_found_in_linear_time():
+    assert_linear(lambda text: locked(text, units_of(text), ["a"] * 20), lambda n: "a " * n, 200)
+
+
+def test_a_word_without_end_is_looked_at_in_linear_time():
+    lexicon = Lexicon({word: (word, 9000) for word in ("ab", "abab")})
+
+    def proposals(text):
+        return list(Proposer(text, units_of(text), lexicon, [False]).around(0, [[], []]))
+
+    assert_linear(proposals, lambda n: "ab" * n, 2_000)
+    assert [p.text for p in proposals("ababab") if p.rule == "space"] == ["ab abab", "abab ab"]
 
 
 def test_a_length_of_many_spaces_is_read_in_linear_time():

@@ -25,6 +25,9 @@ SOUND = {
     "score": {"texts": ["the food was good ."], "method": "monte-carlo", "orders": 2, "seed": 1},
     "restore": {"texts": ["d(is) m(anibus) s[..] iuliae"], "notation": "leiden", "language": "latin", "top": 2},
     "transfer": {"texts": [{"text": "the food was great .", "mask": ["great", 1]}], "to": "negative", "samples": 2},
+    "choose": {"texts": ["the ___ was ___ ."], "options": [["food", "staff"], ["good", "very bad"]], "orders": 2},
+    "repair": {"texts": ["the food food was god ."], "keep": ["was"], "most": 0.5, "margin": 1.0, "rounds": 1},
+    "words": {"texts": ["the food was god ."]},
 }
 SURROGATES = ["\ud800", "a \udfff ___", "d(is) s[..] \ud83d iuliae", "great \udc00 food"]
 ANYTHING = [
@@ -101,6 +104,8 @@ def test_half_of_a_character_is_refused_where_it_stands(server, task, text):
         ("fill", {"model": "\ud800"}, "model"),
         ("transfer", {"mask": ["\ud800"]}, "mask[0]"),
         ("transfer", {"to": "\ud800"}, "to"),
+        ("choose", {"options": [["food"], ["\ud800"]]}, "options[1][0]"),
+        ("repair", {"keep": ["\ud800"]}, "keep[0]"),
     ],
 )
 def test_so_it_is_in_every_field(server, task, more, field):

@@ -14,9 +14,11 @@ import pytest
 
 from blanklm.api import BlankLM
 from blanklm.bulk.lines import EveryBlank, Line, answers, lines_in
+from blanklm.choosing.options import ChooseOptions
 from blanklm.core.template import Template
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.errors import BlankLMError
+from blanklm.repairing.options import RepairOptions
 from blanklm.restoration.options import RestoreOptions
 from blanklm.training.config import FitOptions, TrainingConfig
 from blanklm.transfer.options import TransferOptions
@@ -99,7 +101,8 @@ def test_every_line_of_any_json_has_its_answer(model, seconds):
         check(model, lines, random.choice([FillOptions(), SampleOptions(n=2)]), **settings)
 
 
-PRODUCTS = (FillOptions, SampleOptions, RestoreOptions, TransferOptions, FitOptions, TrainingConfig, EveryBlank)
+DECODING = (FillOptions, SampleOptions, EveryBlank, ChooseOptions, RepairOptions)
+PRODUCTS = (*DECODING, RestoreOptions, TransferOptions, FitOptions, TrainingConfig)
 
 
 def test_options_of_any_value_are_taken_or_refused_in_one_line(seconds):
@@ -107,7 +110,6 @@ def test_options_of_any_value_are_taken_or_refused_in_one_line(seconds):
     while time.monotonic() < end:
         product = random.choice(PRODUCTS)
         names = [item.name for item in fields(product) if item.type not in ("str", "bool", "str | None")]
-        names = [name for name in names if name not in ("ban", "require", "only")]
         values = {name: any_value(random, 0) for name in random.sample(names, random.randint(1, min(3, len(names))))}
         try:
             product(**values)
@@ -117,11 +119,14 @@ def test_options_of_any_value_are_taken_or_refused_in_one_line(seconds):
 
 COMMANDS = (
     ["fill", "the ___[1] ."], ["sample", "the ___[1] ."], ["score", "the food"], ["score", "--stream", "the food"],
-    ["fill", "--jsonl", "--file", "-"], ["info"], ["data"], ["models"],
+    ["fill", "--jsonl", "--file", "-"], ["info"], ["data"], ["models"], ["score", "--words", "a food"], ["choose"],
+    ["choose", "the ___ .", "--options", "food|staff"], ["choose", "--jsonl", "--file", "-"],
+    ["repair", "the food food was god ."],
 )  # fmt: skip
 OPTIONS = (
     "-n", "--beam", "--order", "--length-penalty", "--threshold", "--min", "--max", "--ban", "--require", "--only",
     "--temperature", "--top-k", "--top-p", "--seed", "--orders", "--method", "--blanks", "--model", "--json",
+    "--options", "--alternative", "--per-word", "--keep", "--most", "--margin", "--rounds", "--diff", "--words",
 )  # fmt: skip
 ARGUMENTS = (
     "0",

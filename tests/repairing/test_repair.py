@@ -97,6 +97,7 @@ def test_locked_words_are_found_however_they_are_written():
     assert [unit.text for unit in units] == ["Don't", "go", ",", "GO", "home", "."]
     assert locked("Don't go, GO home.", units, ("go",)) == [False, True, False, True, False, False]
     assert locked("Don't go, GO home.", units, ("go home", " ")) == [False, False, False, True, True, False]
+    assert locked("İİİİ go on", units_of("İİİİ go on"), ("go",)) == [False, True, False]  # whose small letters are two
 
 
 @pytest.mark.parametrize(

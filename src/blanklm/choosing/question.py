@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from blanklm.core.in_place import Alternative
 from blanklm.core.special import BLANK, UNK
@@ -41,6 +42,8 @@ class Question:
         """Parse and check one question; whatever is wrong with it raises here, before any work is done."""
         if (options is None) == (alternatives is None):
             raise BlankLMError("give the options of each blank, or alternatives for all of them: one of the two")
+        _check_entries("options", options)
+        _check_entries("alternatives", alternatives)
         if text is None:
             text, alternatives = _whole_texts(alternatives)
         template = Template.parse(text)
@@ -68,8 +71,9 @@ class Question:
 
     def _check_size(self, longest: int) -> None:
         if self.count > MOST_COMBINATIONS:
+            number = f"{self.count:,}" if self.count < 10**12 else "far too many"  # Python prints no longer ones
             raise BlankLMError(
-                f"the options make {self.count:,} combinations, and at most {MOST_COMBINATIONS:,} are ranked: give "
+                f"the options make {number} combinations, and at most {MOST_COMBINATIONS:,} are ranked: give "
                 "fewer options, or choose for some blanks at a time"
             )
         most = sum(
@@ -107,6 +111,21 @@ class Question:
         return Alternative(tuple(tokens), tuple(hidden), tuple(blanks))
 
 
+def _check_entries(name: str, entries: Any) -> None:
+    """Refuse what is no list of strings or of lists of strings; a string is no list of letters."""
+
+    def is_list(value: Any) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+    if entries is not None and not (
+        is_list(entries)
+        and all(
+            isinstance(row, str) or (is_list(row) and all(isinstance(part, str) for part in row)) for row in entries
+        )
+    ):
+        raise BlankLMError(f'"{name}" must be a list of strings, or a list of such lists')
+
+
 def _each_blank(options: Sequence[str | Sequence[str]], blanks: int) -> list[list[str]]:
     """The options of each blank; a list of strings is for the only blank."""
     if all(isinstance(entry, str) for entry in options) and options:
@@ -136,7 +155,7 @@ def _whole_texts(alternatives: Sequence[str | Sequence[str]] | None) -> tuple[st
     texts = [text if isinstance(text, str) else "" for text in alternatives or ()]
     if not texts or not all(text.strip() for text in texts):
         raise BlankLMError("without a text, the alternatives are whole texts: give at least one, none of them empty")
-    pieces = [re.findall(r"\s*\S+", text) for text in texts]
+    pieces = [re.findall(r"\s*\S+", text.rstrip()) for text in texts]  # spaces at the end would be tried one by one
     room = min(map(len, pieces)) - 1  # at least one word of each is compared
     first = min(room, _in_common(pieces))
     last = min(room - first, _in_common([words[::-1] for words in pieces]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from blanklm.bulk.lines import LINES_AT_ONCE, Answer, Line, attempt, each_or_its_error, one_line_json
 from blanklm.choosing.options import ChooseOptions, parse_options, split_options
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, Texts, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, warn_of_unknown
+from blanklm.cli.output import print_error, print_line, warn_of_unknown
 from blanklm.errors import BlankLMError
 
 if TYPE_CHECKING:
@@ -91,9 +91,6 @@ def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[s
     from blanklm.core.template import Template
 
     if line.options is not None or line.alternatives is not None:
-        for name, value in (("options", line.options), ("alternatives", line.alternatives)):
-            if value is not None and not _is_strings(value):
-                raise BlankLMError(f'"{name}" must be a list of strings, or a list of such lists')
         return model.question(line.text, line.options, line.alternatives)
     if alternatives:
         if given:
@@ -105,19 +102,12 @@ def _question(model: BlankLM, line: Line, given: list[str], alternatives: list[s
     return model.question(line.text, parse_options(given, blanks))
 
 
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(entry, str) or (isinstance(entry, list) and all(isinstance(part, str) for part in entry))
-        for entry in value
-    )
-
-
 def _print(line: Line, choices: Choices, top: int, as_json: bool) -> None:
     if as_json:
         print(one_line_json(({"input": line.text} if line.text else {}) | choices.to_json(top)))
         return
     for choice in choices.choices[:top]:
         error = f" ± {100 * choice.standard_error:4.1f}" if any(c.standard_error for c in choices.choices) else ""
-        print(f"{100 * choice.probability:6.1f}%{error}  {choice.text}")
+        print_line(line, choice.text, f"{100 * choice.probability:6.1f}%{error}  ")
     if len(choices.choices) < choices.combinations:
         print(f"         the best of {len(choices.choices):,} that a beam found among {choices.combinations:,}")

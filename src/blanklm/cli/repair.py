@@ -11,7 +11,7 @@ import typer
 
 from blanklm.bulk.lines import Answer, Line, attempt, one_line_json
 from blanklm.cli.options import Device, File, Json, Jsonl, Model, WholeTexts, expanded, load_model, read_lines
-from blanklm.cli.output import print_error, terminal
+from blanklm.cli.output import print_error, print_line, terminal
 from blanklm.repairing.options import RepairOptions
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def repair(
     language_model = load_model(model, device)
     shows = sys.stdout.isatty() if diff is None else diff
 
-    def show(repaired: Repair) -> None:
+    def show(line: Line, repaired: Repair) -> None:
         if as_json:
             print(one_line_json(repaired.to_json()))
         elif sys.stdout.isatty() and shows:
             terminal().print(_coloured(repaired), soft_wrap=True)
         else:
-            print(_marked(repaired) if shows else repaired.text)
+            print_line(line, _marked(repaired) if shows else repaired.text)
 
     _each(read_lines(texts, file, jsonl), lambda text: language_model.repair(text, options), show, as_json)
 
@@ -62,7 +62,7 @@ def print_words(language_model: BlankLM, lines: Iterator[Line], as_json: bool) -
     def scored(text: str) -> tuple[str, list[WordScore]]:
         return text, language_model.surprise(text)
 
-    def show(found: tuple[str, list[WordScore]]) -> None:
+    def show(line: Line, found: tuple[str, list[WordScore]]) -> None:
         text, words = found
         if as_json:
             print(one_line_json({"input": text, "words": [word.to_json() for word in words]}))
@@ -76,7 +76,7 @@ def print_words(language_model: BlankLM, lines: Iterator[Line], as_json: bool) -
     _each(lines, scored, show, as_json)
 
 
-def _each(lines: Iterator[Line], work: Callable[[str], Any], show: Callable[[Any], None], as_json: bool) -> None:
+def _each(lines: Iterator[Line], work: Callable[[str], Any], show: Callable[[Line, Any], None], as_json: bool) -> None:
     """Show the answer to each line as it comes; a bad line is reported, and the rest continue."""
     failed = 0
     for line in lines:
@@ -85,7 +85,7 @@ def _each(lines: Iterator[Line], work: Callable[[str], Any], show: Callable[[Any
             failed += 1
             print_error(Answer(line, error=answer), as_json)
         else:
-            show(answer)
+            show(line, answer)
         sys.stdout.flush()
     if failed:
         sys.exit(1)

@@ -26,6 +26,7 @@ SWAPPED = 2.5
 SPACED = 4.0  # a space too many or too few
 NAME = 9.0  # more for a capital within a sentence
 RARE_PART = {1: 500, 2: 100, 3: 10, 4: 1}  # by letters: the short parts of a word must be common words
+LONGEST_JOINED = 50  # letters of what is read as two words without the space
 TWICE = frozenset(["had", "that", "very", "so", "no", "yes", "bye", "ha", "really", "many", "long", "far"])
 _MISREAD = re.compile(r"(?=.*[015])(?!\d+(?:st|nd|rd|th|s|k|m|am|pm|[a-z])$)[A-Za-z015]+", re.ASCII)
 _SHORT = """a an the of to in on at by for from with as is are was were be been am has have had do does did not and or
@@ -130,7 +131,7 @@ class Proposer:
         if self.lexicon is None or self.locked[i]:
             return
         word = self.units[i].text
-        for cut in range(1, len(word)):
+        for cut in range(1, len(word)) if len(word) <= LONGEST_JOINED else ():
             left, right = word[:cut], word[cut:]
             least = max(20 * RARE_PART[min(len(left), len(right), 4)], COMMONER * self.lexicon.count(word))
             if min(self.lexicon.count(left), self.lexicon.count(right)) > least:

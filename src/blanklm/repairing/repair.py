@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Any
 
 from blanklm.core.in_place import Check, Policy, exact, words_of
@@ -147,14 +148,20 @@ def _apart(one: Proposal, other: Proposal) -> bool:
 
 def locked(text: str, units: Sequence[Unit], keep: Sequence[str]) -> list[bool]:
     """Which units belong to a word or phrase that is kept, however it is capitalised."""
-    low, found = text.lower(), [False] * len(units)
-    for phrase in keep:
-        at = low.find(phrase.lower()) if phrase.strip() else -1
+    low, changes = _lower(text), [0] * (len(text) + 1)  # of how many phrases cover a character
+    for phrase in dict.fromkeys(map(_lower, keep)):
+        at = low.find(phrase) if phrase.strip() else -1
         while at >= 0:
-            for i, unit in enumerate(units):
-                found[i] |= unit.start < at + len(phrase) and at < unit.end
-            at = low.find(phrase.lower(), at + 1)
-    return found
+            changes[at] += 1
+            changes[at + len(phrase)] -= 1
+            at = low.find(phrase, at + 1)
+    covered = [0, *accumulate(number > 0 for number in accumulate(changes))]  # characters before each place
+    return [covered[unit.end] > covered[unit.start] for unit in units]
+
+
+def _lower(text: str) -> str:
+    """Small letters, each in the place of its capital: some of Unicode would take two."""
+    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
 
 
 def edits_between(original: str, text: str, log: Sequence[tuple[str, _Weighed]]) -> tuple[Edit, ...]:

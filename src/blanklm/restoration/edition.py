@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ def restorers_for(
     return dict.fromkeys(languages, model)
 
 
-@cache
+@lru_cache(maxsize=4)  # a model of each language, and of two for comparison
 def load_restorer(name: str, device: str | None = None) -> Restorer:
     from blanklm.restoration.restorer import Restorer
 

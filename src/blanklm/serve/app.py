@@ -31,6 +31,7 @@ from blanklm.serve.events import EVENT_SCHEMA, Stream
 from blanklm.serve.guard import Guard, refusal_response
 from blanklm.serve.limits import Limits, Refusal, deadline_passed
 from blanklm.serve.loading import Product
+from blanklm.serve.memory import give_back_forever
 from blanklm.serve.prometheus import Metrics, MetricsMiddleware
 from blanklm.serve.tasks import TASKS
 from blanklm.serve.tasks.fill import StreamableBody
@@ -181,7 +182,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
+        giving_back = asyncio.create_task(give_back_forever())
         yield
+        giving_back.cancel()
         await run_in_threadpool(service.worker.close)
 
     app = FastAPI(

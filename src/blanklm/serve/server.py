@@ -15,6 +15,7 @@ from blanklm import pretrained
 from blanklm.cores import Reading, use_free_cores
 from blanklm.errors import BlankLMError
 from blanklm.serve.limits import Limits
+from blanklm.serve.memory import map_large_blocks
 
 WAITING = 2048  # connections that the system holds until they are accepted
 
@@ -33,6 +34,7 @@ def run(
     bounds = Limits.parse(list(limits))
     if token is not None and not token.strip():
         raise BlankLMError("the token is empty: leave out --token to serve without one")
+    map_large_blocks()
     started = Reading.now()
     with _listen(host, port) as listener:
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest

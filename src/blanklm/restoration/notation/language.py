@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 from blanklm.errors import BlankLMError
 from blanklm.restoration.notation.document import Letters, Passage, refusal
@@ -17,7 +17,7 @@ LANGUAGES = ("greek", "latin")  # each is also the name of its script
 CODES = {"grc": "greek", "el": "greek", "la": "latin", "lat": "latin"}  # as in xml:lang
 
 
-@cache
+@lru_cache(maxsize=4096)  # not all of Unicode, which a client could send
 def script(character: str) -> str | None:
     """Return ``greek``, ``latin`` or another script by its Unicode name; None for what is not a letter."""
     if not character.isalpha() or unicodedata.category(character) == "Lm":  # a modifier, such as the sign of a numeral

@@ -96,7 +96,7 @@ def check_characters(value: Any, field: str = "") -> None:
     if isinstance(value, dict):
         for name, part in value.items():
             check_characters(part, f"{field}.{name}" if field else str(name))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for place, part in enumerate(value):
             check_characters(part, f"{field}[{place}]")
     elif isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
