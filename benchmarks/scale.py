@@ -3,8 +3,8 @@
     python benchmarks/scale.py [--workers 1,2] [--shards 16] [--lines 1000] [--ray]
                                [--out results/benchmarks/scale-cpu.json]
 
-The texts are review-like sentences with two blanks, filled greedily by the bundled model of reviews, one torch
-thread a worker.
+The texts are review-like sentences with two blanks, filled greedily by the small model of review words in
+tests/fixtures/yelp-words, one torch thread a worker.
 """
 
 from __future__ import annotations

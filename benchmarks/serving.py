@@ -3,9 +3,9 @@
     python benchmarks/serving.py [--sizes bundled,base] [--clients 1,16,64] [--seconds 60] [--requests 10000]
 
 A real server process, and clients that each send one text, wait for the answer, check it and send the next. ``base``
-and the other sizes are random weights on synthetic texts (see core.py), ``bundled`` is the bundled model on its own
-samples.
-The most clients go on for ``--seconds``, fewer for a quarter of that. Then ``--requests`` go to the bundled model, and
+and the other sizes are random weights on synthetic texts (see core.py); ``bundled``, so called in the records, is the
+small model of review words in tests/fixtures/yelp-words on its own samples.
+The most clients go on for ``--seconds``, fewer for a quarter of that. Then ``--requests`` go to the small model, and
 the server's memory after a tenth of them is compared with that at the end. Writes results/benchmarks/serving-cpu.json,
 where it replaces the sizes that were measured and keeps the others.
 """
@@ -211,11 +211,11 @@ def table(size: str, report: dict) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", default="bundled,base", help="bundled, or a size of random weights")
+    parser.add_argument("--sizes", default="bundled,base", help="bundled (yelp-words), or a size of random weights")
     parser.add_argument("--clients", default="1,16,64")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the most clients; fewer: a quarter of it")
     parser.add_argument(
-        "--requests", type=int, default=10_000, help="for the memory of the bundled model's server; 0: none"
+        "--requests", type=int, default=10_000, help="for the memory of the small model's server; 0: none"
     )
     parser.add_argument("--out", type=Path, default=core.ROOT / "results" / "benchmarks" / "serving-cpu.json")
     options = parser.parse_args()

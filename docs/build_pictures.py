@@ -1,6 +1,6 @@
 """Take the pictures of the page that README.md and docs/ show; it needs Chromium and the extra dev.
 
-python docs/build_pictures.py [light dark phone restore transfer]
+python docs/build_pictures.py [light dark phone restore transfer choose]
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ PICTURES = {
     "phone": Picture(390, 844, {"text": TEXT}, "Filled", {"device_scale_factor": 1.5}, scrolled=True),
     "restore": Picture(820, 1180, {"view": "restore", "text": DAMAGED}, "Restored"),
     "transfer": Picture(820, 1020, {"view": "transfer"}, "Rewritten"),
+    "choose": Picture(820, 1020, {"view": "choose"}, "Most probable first"),
 }
 
 

@@ -1,8 +1,7 @@
 """Coverage-guided fuzzing of everything that reads what others wrote; needs ``pip install atheris`` (Linux).
 
     python fuzz/parsers.py TARGET [-max_total_time=60] [-seed=1]
-    python fuzz/parsers.py all 60 results/fuzzing.json                each target for 60 seconds with seed 1, recorded
-    python fuzz/parsers.py all 60 results/fuzzing.json leiden epidoc  some of them, the others' records staying
+    python fuzz/parsers.py all 60 results/fuzzing.json   each target for 60 seconds with seed 1, recorded
 
 A target may only return or raise BlankLMError with a message of one line; anything else is a finding.
 """
@@ -17,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import atheris
@@ -32,6 +32,7 @@ with atheris.instrument_imports(include=["blanklm"]):
     from blanklm.errors import BlankLMError
     from blanklm.models.blm import BLM, BLMConfig
     from blanklm.models.encoder import EncoderConfig
+    from blanklm.paper.provenance import write_result
     from blanklm.restoration.notation import Document, Supplement, parse
     from blanklm.restoration.notation.language import language_of
     from blanklm.training import checkpoint
@@ -131,9 +132,9 @@ SEEDS = {  # to begin from: libFuzzer would be long in finding JSON
 TARGETS = {function.__name__: function for function in (template, line, reader, constraint, model, leiden, epidoc)}
 
 
-def run_all(seconds: int, out: Path, targets: list[str]) -> None:
-    rows = [row for row in json.loads(out.read_text())["rows"] if row["target"] not in targets] if out.exists() else []
-    for name in targets:
+def run_all(seconds: int, out: Path) -> None:
+    rows = []
+    for name in TARGETS:
         command = [
             sys.executable,
             __file__,
@@ -147,12 +148,12 @@ def run_all(seconds: int, out: Path, targets: list[str]) -> None:
         tried = max(int(number) for run in runs for number in (run[0], run[2]) if number)
         rows.append({"target": name, "inputs": tried, "seconds": seconds, "findings": int(done.returncode != 0)})
         print(rows[-1], done.stderr[-3000:] if done.returncode else "", flush=True)
-    out.write_text(json.dumps({"fuzzer": "atheris", "seed": 1, "rows": rows}, indent=2) + "\n")
+    write_result(out, {"fuzzer": f"atheris {metadata.version('atheris')}", "seed": 1, "rows": rows})
 
 
 def main() -> None:
     if sys.argv[1:2] == ["all"]:
-        run_all(int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:] or list(TARGETS))
+        run_all(int(sys.argv[2]), Path(sys.argv[3]))
         return
     if sys.argv[1:2] == [] or sys.argv[1] not in TARGETS:
         raise SystemExit(f"name a target: {', '.join(TARGETS)}")

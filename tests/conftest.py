@@ -13,7 +13,7 @@ from blanklm import cli
 from blanklm.models.blm import BLM
 from tests.support.browser import chromium
 from tests.support.models import make_blm
-from tests.support.paths import YELP_WORDS
+from tests.support.paths import DATA, YELP_WORDS
 
 # Property tests: 200 cases each, the same every time; BLANKLM_CASES=10000 is the long run.
 CASES = os.environ.get("BLANKLM_CASES")
@@ -46,6 +46,14 @@ def browser():
 @pytest.fixture(scope="session")
 def blm() -> BLM:
     return make_blm()
+
+
+@pytest.fixture
+def corpora(monkeypatch):
+    """The real corpora, of $BLANKLM_DATA or beside the checkout; where they are not, the test is skipped."""
+    if not (DATA / "yahoo").is_dir() or not (DATA / "yelp").is_dir():
+        pytest.skip(f"the corpora are not in {DATA}: set BLANKLM_DATA")
+    monkeypatch.setenv("BLANKLM_DATA", str(DATA))
 
 
 class Stdin(io.TextIOWrapper):

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 import blanklm
 import blanklm.pretrained
-from blanklm import BlankLM, BlankLMError, Constraint, Fill
+from blanklm import BlankLM, BlankLMError, Choices, Constraint, Fill, Repair
+from blanklm.choosing.choose import Choice
 from blanklm.core.template import Blank, Template
 from blanklm.decoding.budget import TOKENS_IN_WORD
 from blanklm.decoding.span_view import PARTS
 from blanklm.errors import CheckpointError, ConstraintError
 from blanklm.paper.tasks.masking import mask_corpus
+from blanklm.repairing.repair import Edit
 from tests.support.canvases import CANVAS
 from tests.support.paths import YELP_WORDS
 
@@ -361,6 +363,14 @@ def test_help_of_fill_says_what_goes_in_and_what_comes_out():
         (lambda model: model.fill("a ___", 3), "options are a FillOptions, not int 3: give settings by name"),
         (lambda model: model.sample("a ___", temperature="hot"), "temperature is a number, not str 'hot'"),
         (lambda model: model.score(b"good"), "a text is a string, and texts are a list of strings; not bytes b'good'"),
+        (lambda model: model.choose("a ___", 3), '"options" must be a list of strings, or a list of such lists'),
+        (lambda model: model.choose("a ___", ["b", 3]), '"options" must be a list of strings, or a list of such lists'),
+        (lambda model: model.choose("a ___", "bc"), '"options" must be a list of strings, or a list of such lists'),
+        (lambda model: model.choose(alternatives=[["a"], 3]), '"alternatives" must be a list of strings, or a list'),
+        (lambda model: model.choose(5, ["a"]), "a text is a string, and texts are a list of strings; not int 5"),
+        (lambda model: BlankLM.from_pretrained(5), "a model is a bundled name, a folder or a Hub id, not int 5"),
+        (lambda model: blanklm.fit(3, "nowhere"), "a text is a string, and texts are a list of strings; not int 3"),
+        (lambda model: blanklm.restore(3), "a text to restore is a string or the bytes of a file, not int"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_one_line(model, call, message):
@@ -377,6 +387,15 @@ def test_a_notebook_shows_what_was_written_marked(model):
         assert f"<mark>{html.escape(span)}</mark>" in shown
     assert "&lt;b&gt; the <mark>" in shown and shown.startswith("<table>")
     assert model.fill("good ___[1] .")._repr_html_().startswith("<p>good <mark>")
+
+
+def test_choices_and_repairs_print_as_people_read_them():
+    found = Choices((Choice("a <b>", ("<b>",), 0.75, 0.0, -1.0), Choice("a c", ("c",), 0.25, 0.0, -2.0)), 2)
+    assert str(found) == " 75.0%  a <b>\n 25.0%  a c"
+    assert "<td>75.0 %</td>" in found._repr_html_() and "a &lt;b&gt;" in found._repr_html_()
+    repair = Repair("a a <b> x", "a <b> y", (Edit(0, 3, "a a", "a", 1.0, "doubled"), Edit(8, 9, "x", "y", 1.0, "form")))
+    assert str(repair) == "a <b> y"
+    assert repair._repr_html_() == "<p><del>a a</del><ins>a</ins> &lt;b&gt; <del>x</del><ins>y</ins></p>"
 
 
 @settings(max_examples=50)

@@ -149,7 +149,7 @@ def test_the_notice_has_an_entry_for_every_model_and_every_folder_of_data():
     for model in MODELS:
         *_, name = model.split("/")
         assert f"src/{model}" in named or f"and {name} " in notice, name
-    assert {"src/blanklm/restoration/formulae", "tests/fixtures/yelp-words"} <= named
+    assert {"src/blanklm/restoration/formulae", "src/blanklm/restoration/accents", "tests/fixtures/yelp-words"} <= named
 
 
 def test_the_command_is_declared(wheel: Wheel):

@@ -94,7 +94,7 @@ function finish({ fills, wrong, bad }) {
   $("so-far").textContent = "";
   $("outcome").hidden = !fills;
   if (!fills) {
-    say(bad ? wrong : `That should not have happened: ${wrong}`, true);
+    say(bad ? wrong : `This should not have happened: ${wrong}`, true);
     return;
   }
   say("");

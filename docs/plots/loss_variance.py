@@ -12,11 +12,8 @@ variance of one. Writes results/loss_variance.json and docs/plots/loss_variance.
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import subprocess
-import time
 from pathlib import Path
 
 import matplotlib
@@ -27,8 +24,8 @@ from blanklm import BlankLM
 from blanklm.core.orders import show_first, uniform_ranks
 from blanklm.core.policy import OrderedModel
 from blanklm.data import read_corpus
+from blanklm.paper.provenance import ROOT, write_result
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / "tests" / "fixtures" / "yelp-words"
 CORPUS, SPLIT = "yelp", "valid.0"
 SENTENCES = 400
@@ -106,14 +103,7 @@ def plot(by_length: list[dict[str, float]], path: Path) -> None:
     figure.savefig(path, facecolor="white", metadata={"Date": None})
 
 
-def commit() -> str:
-    """The commit that is checked out, "-dirty" if tracked files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
-
-
 def main() -> None:
-    started = time.perf_counter()
     model = BlankLM.from_pretrained(MODEL, device="cpu")
     sentences = list(dict.fromkeys(line for line in read_corpus(CORPUS, SPLIT) if line.strip()))
     chosen = model.tokenizer.encode_many(random.Random(0).sample(sentences, SENTENCES))
@@ -133,10 +123,6 @@ def main() -> None:
         "texts": len(chosen),
         "canvases": CANVASES,
         "draws": DRAWS,
-        "commit": commit(),
-        "hardware": "cpu",
-        "torch": torch.__version__,
-        "seconds": round(time.perf_counter() - started, 1),
         "bound_nats_per_token": {name: bound(every, name, tokens) for name in COLOURS},  # they must agree
         "mean_variance": {name: float(every[f"variance_{name}"].mean()) for name in COLOURS},
         "one_action_over_eq_loss": ratio(every["variance_one_action"], every["variance_eq_loss"], rng),
@@ -144,9 +130,7 @@ def main() -> None:
         "one_action_over_stratified": ratio(every["variance_one_action"], every["variance_stratified"], rng),
         "by_length": by_length,
     }
-    out = ROOT / "results" / "loss_variance.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_result(ROOT / "results" / "loss_variance.json", record)
     plot(by_length, Path(__file__).with_suffix(".svg"))
 
 

@@ -1,8 +1,8 @@
 """blanklm: fill blanks of any length in text, with Blank Language Models.
 
 >>> from blanklm import BlankLM
->>> BlankLM.from_pretrained().fill("They also have ___ which ___.").text
-'They also have a lot, which is very nice.'
+>>> BlankLM.from_pretrained().fill("She opened the ___ and ___.").text
+'She opened the door and went out again.'
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,13 @@ __all__ = [
     "BlankLM",
     "BlankLMError",
     "Canvas",
+    "Choices",
+    "ChooseOptions",
     "Constraint",
     "Fill",
     "FillOptions",
+    "Repair",
+    "RepairOptions",
     "RestoreOptions",
     "SampleOptions",
     "Score",
@@ -30,12 +34,16 @@ __all__ = [
 
 _MODULES = {
     "api": ("BlankLM", "Score"),
+    "choosing.choose": ("Choices",),
+    "choosing.options": ("ChooseOptions",),
     "core.canvas": ("Action", "Canvas", "Fill", "Trajectory"),
     "core.template": ("Blank", "Template"),
     "decoding.constraint": ("Constraint",),
     "decoding.options": ("FillOptions", "SampleOptions"),
     "errors": ("BlankLMError",),
     "fitting": ("fit",),
+    "repairing.options": ("RepairOptions",),
+    "repairing.repair": ("Repair",),
     "restoration.edition": ("restore",),
     "restoration.options": ("RestoreOptions",),
     "transfer.options": ("TransferOptions",),
@@ -45,12 +53,16 @@ _HOME = {name: f"blanklm.{module}" for module, names in _MODULES.items() for nam
 
 if TYPE_CHECKING:
     from blanklm.api import BlankLM, Score
+    from blanklm.choosing.choose import Choices
+    from blanklm.choosing.options import ChooseOptions
     from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
     from blanklm.core.template import Blank, Template
     from blanklm.decoding.constraint import Constraint
     from blanklm.decoding.options import FillOptions, SampleOptions
     from blanklm.errors import BlankLMError
     from blanklm.fitting import fit
+    from blanklm.repairing.options import RepairOptions
+    from blanklm.repairing.repair import Repair
     from blanklm.restoration.edition import restore
     from blanklm.restoration.options import RestoreOptions
     from blanklm.transfer.options import TransferOptions

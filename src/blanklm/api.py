@@ -1,6 +1,6 @@
-"""BlankLM: a model and its tokenizer as one object that takes text and gives text.
+"""BlankLM: a model and its tokenizer as one object that takes text and returns text.
 
-A string in gives one result, a list in gives a list.
+A string gives one result, a list gives a list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Watch = Callable[[Callable[[], Trajectory]], bool]  # called with a way to the t
 
 @dataclass(frozen=True)
 class Score:
-    """log p(text) and how it was found; ``perplexity`` is per token, with the text's tokens counted."""
+    """log p(text) and how it was computed; ``perplexity`` is per token."""
 
     text: str
     log_prob: float
@@ -66,7 +66,7 @@ class Score:
 
 
 class BlankLM:
-    """A model and its tokenizer: it fills blanks of any length, samples, and scores texts.
+    """A model and its tokenizer: fills blanks of any length, chooses among options, repairs and scores texts.
 
     >>> from blanklm import BlankLM
     >>> model = BlankLM.from_pretrained()  # or "english-small", a folder, an id of the Hugging Face Hub
@@ -74,8 +74,9 @@ class BlankLM:
     >>> fill.text, fill.spans
     ('She opened the door and smiled.', ('door', 'smiled'))
 
-    ``fill``: the best fills; ``sample``: random ones; ``score`` and ``perplexity``: how probable texts are;
-    ``save_pretrained`` and ``push_to_hub``: keep it. ``blanklm.fit`` trains one on your texts.
+    ``fill`` gives the best fills and ``sample`` random ones; ``choose`` ranks options for blanks; ``repair`` corrects
+    texts; ``score`` and ``perplexity`` say how probable texts are, ``surprise`` how probable each word is;
+    ``save_pretrained`` and ``push_to_hub`` keep the model. ``blanklm.fit`` trains one on your texts.
     """
 
     def __init__(self, model: BLM, tokenizer: Tokenizer, about: dict[str, Any] | None = None) -> None:
@@ -91,15 +92,15 @@ class BlankLM:
     ) -> BlankLM:
         """Load a bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
 
-        The defaults: ``device`` is a GPU if there is one; ``dtype`` is bfloat16 there, and on a CPU int8 for a large
-        model, float32 for others. In int8 a model cannot be saved.
+        By default ``device`` is a GPU if there is one. ``dtype`` is bfloat16 on a GPU; on a CPU it is int8 for a large
+        model and float32 for others. A model in int8 cannot be saved.
         """
         loaded = checkpoint.load(pretrained.locate(name_or_path))
         if not isinstance(loaded.model, BLM):
             raise BlankLMError(f"{name_or_path} does not fill blanks: use it with blanklm {loaded.model.product}")
         if loaded.about.get("untrained"):
             warnings.warn(
-                f"{name_or_path} holds weights that have not been trained on its texts yet: go on with its training",
+                f"{name_or_path} holds weights that have not been trained on its texts yet: resume its training",
                 BlankLMWarning,
                 stacklevel=2,
             )
@@ -112,10 +113,11 @@ class BlankLM:
         return cls(model, loaded.tokenizer, loaded.about)
 
     def save_pretrained(self, folder: str | Path) -> None:
+        """Save the model and its tokenizer to a folder, which ``from_pretrained`` loads."""
         checkpoint.save(Path(folder), self.model, self.tokenizer, self.about)
 
     def push_to_hub(self, repository: str, **options: Any) -> str:
-        """Upload the model to the Hugging Face Hub; returns its address. ``options`` go to ``create_repo``."""
+        """Upload the model to the Hugging Face Hub and return its address. ``options`` go to ``create_repo``."""
         import tempfile
 
         from huggingface_hub import HfApi
@@ -132,7 +134,7 @@ class BlankLM:
 
     @property
     def longest(self) -> int:
-        """How many tokens a text may have."""
+        """Return how many tokens a text may have."""
         return self.model.config.max_length
 
     @property
@@ -141,7 +143,7 @@ class BlankLM:
 
     @property
     def texts_at_once(self) -> int:
-        """How many texts are filled together on this device."""
+        """Return how many texts are filled together on this device."""
         return TEXTS_AT_ONCE.get(self.model.device.type, 64)
 
     # --- Filling ------------------------------------------------------------------------------------------------
@@ -152,10 +154,10 @@ class BlankLM:
         constraints: ConstraintLike | Sequence[ConstraintLike] | None = None,
         watch: Watch | None = None,
     ) -> Request:
-        """Parse and check one canvas text; whatever is wrong with it raises here, before any work is done.
+        """Parse and check one text with blanks; a mistake in it raises here, before any work is done.
 
-        ``watch`` is called before each pass over the text, with a function that gives the leading trajectory so far;
-        if it returns False the text is given up, and ``fill`` returns None for it.
+        ``watch`` is called before each pass over the text, with a function that returns the leading trajectory so far.
+        If it returns False, the text is abandoned, and ``fill`` returns None for it.
         """
         self._check_by_itself()
         request = Request.parse(text, constraints, self.tokenizer, self.longest)
@@ -183,17 +185,18 @@ class BlankLM:
 
         >>> model.fill("The ___ was late, so ___[2-4].", n=3, beam=5, constraints=[{"ban": ["train"]}, {}])
 
-        In a text ``___`` is a blank of any length, ``___[3]`` one of three words, ``___[2-5]`` of two to five. A
-        ``Fill`` has ``text``, ``spans`` (what was written, one string per blank), ``log_prob``, ``alternatives`` and
-        ``trajectory``. ``constraints`` is one for every blank, or a list with one per blank: a ``Constraint`` or a dict
-        with any of min, max (lengths in words), ban, require and only (lists of words).
+        ``___`` is a blank of any length, ``___[3]`` takes three words, ``___[2-5]`` two to five. A ``Fill`` has
+        ``text``, ``spans`` (what was written, one string per blank), ``log_prob``, ``alternatives`` and ``trajectory``.
+        ``constraints`` is one constraint for all blanks, or a list with one per blank: a ``Constraint`` or a dict with
+        any of min, max (lengths in words), ban, require and only (lists of words).
 
         ``settings`` are those of ``FillOptions``:
             n: how many fills, the best and n - 1 alternatives (1)
             beam: how many drafts the search keeps; more is slower and finds more probable fills (1: greedy)
             order: confident, left-to-right, model or parallel; by default what suits the model
-            length_penalty, threshold: how to rank, and what ``parallel`` takes at once
-            blanks: "spans" or "words", what the blanks stand for
+            length_penalty: rank fills by log p / steps to this power (0: by log p)
+            threshold: with ``parallel``, the least probability of a word to be written (0)
+            blanks: what the blanks stand for, "spans" or "words"
         """
         options = options_of(FillOptions, options, settings, "constraints")
         policy, requests = self.model.for_blanks(options.blanks), self._requests(texts, constraints)
@@ -226,7 +229,7 @@ class BlankLM:
         numbers: Sequence[int] | None = None,
         **settings: Any,
     ) -> list[Fill] | list[list[Fill]]:
-        """Return ``n`` random fills of a text with blanks, by default of nothing but a blank, or of each of a list.
+        """Return ``n`` random fills of a text with blanks (by default of a single blank), or of each text of a list.
 
         >>> model.sample("My ___ and I ___.", n=5, temperature=0.8, seed=1)
 
@@ -249,7 +252,7 @@ class BlankLM:
         return [text if isinstance(text, Request) else self.prepare(text, constraints) for text in each]
 
     def _groups(self, requests: Sequence[Request], progress: Progress | None) -> Iterator[list[int]]:
-        """The numbers of requests to search together: of similar length, so that little of a pass is padding."""
+        """Yield the numbers of requests to search together: of similar length, to avoid padding."""
         by_length = sorted(range(len(requests)), key=lambda i: len(requests[i].ids))
         for start in range(0, len(requests), self.texts_at_once):
             members = by_length[start : start + self.texts_at_once]
@@ -265,7 +268,7 @@ class BlankLM:
         options: Sequence[str | Sequence[str]] | None = None,
         alternatives: Sequence[str | Sequence[str]] | None = None,
     ) -> Question:
-        """Parse and check what ``choose`` takes; whatever is wrong with it raises here, before any work is done."""
+        """Parse and check what ``choose`` takes; a mistake in it raises here, before any work is done."""
         self._check_by_itself()
         return Question.parse(text, options, alternatives, self.tokenizer, self.longest)
 
@@ -284,12 +287,14 @@ class BlankLM:
         check: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> Choices | list[Choices]:
-        """Rank what may stand in the blanks of a text by p(options | rest): probabilities that sum to 1.
+        """Rank the options for the blanks of a text by p(options | rest); the probabilities sum to 1.
 
-        ``options``: a list for each blank, all of whose combinations are compared; one list is for the only blank.
-        ``alternatives`` in their place: each has a string for every blank, or is a whole text if there is no ``text``.
+        >>> model.choose("The ___ sat on the ___.", [["cat", "old man"], ["mat", "moon"]]).text
+
+        ``options`` has a list for each blank, and all combinations are compared; for a single blank, one list will do.
+        Or give ``alternatives``: each has a string for every blank, or is a whole text if there is no ``text``.
         ``settings`` are those of ``ChooseOptions``: orders, beam, seed, temperature, per_word. ``check`` is called
-        with the number of canvases just scored; what it raises stops the work.
+        with the number of canvases just scored; an exception from it stops the work.
         """
         how = options_of(ChooseOptions, how, settings).calibrated_for(self.about.get("name", ""))
         one = text is None or isinstance(text, str | Question)
@@ -303,10 +308,11 @@ class BlankLM:
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, targets: str | Sequence[str] | None = None
     ) -> list[Any]:
-        """One word for each ``[MASK]`` or ``<mask>``, as the fill-mask pipeline of transformers answers.
+        """Return words for each ``[MASK]`` or ``<mask>``, as the fill-mask pipeline of transformers does.
 
-        A list of {score, token, token_str, sequence}; a list of such lists for several masks or several texts. A score
-        is the probability of the word where exactly one stands there. ``token`` is None for a word of several tokens.
+        The result is a list of {score, token, token_str, sequence}, or a list of such lists for several masks or texts.
+        A score is the probability of the word, given that there is exactly one. ``token`` is None for a word of several
+        tokens.
         """
         self._check_by_itself()
         policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list_of_texts(texts)
@@ -325,7 +331,7 @@ class BlankLM:
     def surprise(
         self, texts: str | Sequence[str], check: Callable[[int], None] | None = None
     ) -> list[WordScore] | list[list[WordScore]]:
-        """The probability of each word and mark of a text in a blank in its place, given all the others."""
+        """Return how probable each word and punctuation mark of a text is in its place, given all the others."""
         self._check_by_itself()
         policy, each = self.model.for_blanks(None), [texts] if isinstance(texts, str) else list_of_texts(texts)
         units = [check_units(text, self.tokenizer, self.longest) for text in each]
@@ -347,7 +353,9 @@ class BlankLM:
         check: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> Repair | list[Repair]:
-        """Change words that are improbable where they stand, where the whole text gains by it.
+        """Correct words that are improbable in context, where this makes the whole text more probable.
+
+        >>> model.repair("The goverment has anounced a new polcy.").text
 
         ``settings`` are those of ``RepairOptions``: keep, most, margin, rounds. A bad text raises before any work.
         """
@@ -377,9 +385,10 @@ class BlankLM:
         progress: Progress | None = None,
         tokens_per_batch: int | None = None,
     ) -> Score | list[Score]:
-        """Score texts: log p "exact" (short texts), by "monte-carlo" over ``orders`` orders, or its "bound".
+        """Return log p of a text, or of each text of a list.
 
-        ``progress`` is called after each batch with the number of canvases scored; what it raises stops the work.
+        ``method`` is "exact" (short texts), "monte-carlo" over ``orders`` orders, or "bound", a lower bound.
+        ``progress`` is called after each batch with the number of canvases scored; an exception from it stops the work.
         """
         if method not in get_args(ScoreMethod):
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(get_args(ScoreMethod))}")
@@ -402,7 +411,7 @@ class BlankLM:
         return scores[0] if isinstance(texts, str) else scores
 
     def to_score(self, text: str, method: ScoreMethod = "monte-carlo") -> list[int]:
-        """Check a text and return its tokens: whatever keeps it from being scored raises here."""
+        """Check a text and return its tokens; a text that cannot be scored raises here."""
         self._check_by_itself()
         tokens = self.tokenizer.encode(text)
         if not tokens:
@@ -427,7 +436,7 @@ class BlankLM:
     ) -> likelihood.Estimate:
         """Estimate the perplexity as the paper does: one stream of all texts with <eos>, in chunks, per token.
 
-        A model that reads a context scores the stream sentence by sentence, unless a ``chunk`` is given.
+        A model that reads context scores the stream sentence by sentence, unless a ``chunk`` length is given.
         """
         _check_draws(orders, seed)
         if chunk is not None:

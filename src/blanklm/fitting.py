@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from blanklm import pretrained
 from blanklm.api import BlankLM
+from blanklm.arguments import list_of_texts
 from blanklm.learnt import compare
 from blanklm.training import checkpoint
 from blanklm.training.checkpoint import Checkpoint
@@ -40,12 +41,16 @@ def fit(
 
     ``texts`` and ``valid`` are a file (one text per line, or .jsonl; may be compressed), a pattern of files, or a list
     of texts. Without ``valid``, 1 % of the texts (at least 50, at most a tenth) is held out for validation. English
-    texts continue a bundled model, others start from scratch. A run that was stopped continues from its last saved
-    state with ``resume=True`` and the same options.
+    texts continue a bundled model; others start from scratch. ``resume=True`` with the same options continues a run
+    that was stopped.
     """
     fit_options, config = parse_options(options)
-    fit_texts(texts, Path(out), fit_options, config, valid, resume, show_progress)
+    fit_texts(_checked(texts), Path(out), fit_options, config, valid and _checked(valid), resume, show_progress)
     return BlankLM.from_pretrained(Path(out))
+
+
+def _checked(texts: Texts) -> Texts:
+    return texts if isinstance(texts, str | PathLike) else list_of_texts(texts)
 
 
 def fit_texts(
@@ -57,7 +62,7 @@ def fit_texts(
     resume: bool = False,
     show_progress: bool = True,
 ) -> None:
-    """Train on texts from the model that suits them, and show on held-out texts what was learnt."""
+    """Train on texts, starting from the model that suits them, and show the effect on held-out texts."""
 
     def find_start(sample: Sequence[str]) -> Checkpoint | None:
         name, why = choose_start(options, sample, _start_of_run(out) if resume else None)
@@ -78,7 +83,7 @@ def choose_start(options: FitOptions, sample: Sequence[str], before: str | None 
     if options.of_another_model or options.blanks == "words":
         return SCRATCH, "" if options.backbone is None else ": on the backbone"
     if is_english(sample):
-        return ENGLISH, ", which knows English (--start scratch: a model of its own)"
+        return ENGLISH, ", which knows English (--start scratch for a new model)"
     return SCRATCH, ": the texts do not look like English"
 
 

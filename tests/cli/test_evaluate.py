@@ -1,5 +1,6 @@
 """``blanklm evaluate infilling --blanks spans``; the paper's protocol is tested in test_cli.py."""
 
+import gzip
 import json
 
 import pytest
@@ -110,3 +111,26 @@ def test_what_does_not_fit_the_protocol_is_refused_in_one_line(blanklm, command,
     ):
         code, _, err = blanklm(*bad)
         assert code == 1 and len(err.splitlines()) == 1 and err.startswith("error: ") and said in err
+
+
+def test_questions_and_middles_of_ones_own_are_evaluated(blanklm, tmp_path):
+    questions, items = tmp_path / "questions.jsonl", tmp_path / "items.jsonl.gz"
+    asked = [
+        {"text": "the food was ___ .", "options": ["good", "place"], "answer": "a", "group": "one"},
+        {"options": ["the food was good .", "the good was food ."], "answer": 0, "group": "two"},
+    ]
+    questions.write_text("\n".join(map(json.dumps, asked)))
+    items.write_bytes(gzip.compress(b'{"text": "the food ___ good .", "references": ["was", "is very"]}\n'))
+    code, out, _ = blanklm("evaluate", "choices", "--file", questions)
+    assert code == 0 and out == ["2 questions: 100.0% right (100.0% to 100.0%)", "  100.0%  one", "  100.0%  two"]
+    code, out, _ = blanklm("evaluate", "middles", "--file", items, "--json")
+    assert code == 0 and json.loads(out[0])["items"] == 1
+    code, out, _ = blanklm("evaluate", "middles", "--file", items)
+    assert code == 0 and out[0].startswith("1 items: BLEU ")
+    for command, message in (
+        (("middles", "--file", questions), "line 1 is no item"),
+        (("choices", "--file", items), "line 1 is no question"),
+        (("choices", "--file", questions, "--beam", 2), "choices does not take --beam: leave it out"),
+    ):
+        code, _, err = blanklm("evaluate", *command)
+        assert code == 1 and message in err

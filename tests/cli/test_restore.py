@@ -60,10 +60,10 @@ def test_a_file_comes_back_with_its_gaps_restored(restore, tmp_path):
 def test_the_details_show_candidates_and_lengths(restore):
     code, lines, _ = restore(LEIDEN, "--details")
     text = "\n".join(lines)
-    assert code == 0 and "Gap 1, line 1, column 22: 4 characters" in text
-    assert f"Gap 2, line 1, column {LEIDEN.index('c. 3') + 1}: 2 to 4 characters" in text
+    assert code == 0 and "Gap 1, line 1, column 22: 4 letters" in text
+    assert f"Gap 2, line 1, column {LEIDEN.index('c. 3') + 1}: 2 to 4 letters" in text
     assert f"Gap 3, line 1, column {LEIDEN.index('---') + 1}: extent unknown" in text
-    assert "length: " in text and "%" in text and "and 15 more" in text and "place by place" in text
+    assert "length: " in text and "%" in text and re.search(r"and \d+ more", text)
 
 
 def test_a_gap_that_is_left_as_it_is_is_told(blanklm, greek):

@@ -28,10 +28,8 @@ def test_a_text_is_in_capitals_if_all_its_letters_are_and_they_are_many(text, ca
 
 
 def test_small_letters_keep_the_capitals_of_sentences_and_of_i():
-    template = Template.parse("\"WHERE ARE YOU?\" ___ SHE SAID. I'M ___! (NOBODY KNOWS.) ___ IS IT I?")
-    assert str(in_small_letters(template)) == (
-        "\"Where are you?\" ___ she said. I'm ___! (Nobody knows.) ___ is it I?"
-    )
+    template = Template.parse('"WHERE ARE YOU?" ___ SHE SAID. I\'M ___! (NOBODY KNOWS.) ___ IS IT I?')
+    assert str(in_small_letters(template)) == ('"Where are you?" ___ she said. I\'m ___! (Nobody knows.) ___ is it I?')
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,9 @@ def model() -> BlankLM:
 
 
 def test_a_text_in_capitals_is_filled_as_its_small_letters_are(model):
-    small, capitals = (model.fill(text, n=3) for text in ("The food was ___ and ___[2].", "THE FOOD WAS ___ AND ___[2]."))
+    small, capitals = (
+        model.fill(text, n=3) for text in ("The food was ___ and ___[2].", "THE FOOD WAS ___ AND ___[2].")
+    )
     assert [fill.text for fill in capitals.ranked] == [fill.text.upper() for fill in small.ranked]
     assert [fill.log_prob for fill in capitals.ranked] == [fill.log_prob for fill in small.ranked]
     assert "".join(span.upper() for span in small.spans) == "".join(capitals.spans)

@@ -1,5 +1,7 @@
 """Fills are reranked by how well every word fits in its place."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -58,7 +60,7 @@ def test_words_that_are_left_out_together_stand_apart_and_each_token_is_asked_on
     canvases = canvases_near(draft, 0, BPE)
     for left_out in canvases:
         numbers = [place.number for place in left_out.places]
-        assert all(b - a >= rerank.APART for a, b in zip(numbers, numbers[1:], strict=False))
+        assert all(b - a >= rerank.APART for a, b in itertools.pairwise(numbers))
         assert [left_out.canvas[at] for at in left_out.blanks] == [BLANK] * len(numbers)
         assert left_out.canvas.count(BLANK) == len(numbers) + 1  # the blank that is open stays
     asked = sorted(place.start for left_out in canvases for place in left_out.places)

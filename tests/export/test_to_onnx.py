@@ -16,6 +16,7 @@ from blanklm.decoding.span_view import Vocabulary
 from blanklm.errors import BlankLMError
 from blanklm.export.graph import in_whole_numbers
 from blanklm.export.to_onnx import FLAGS, export
+from blanklm.extras import how_to_install
 from blanklm.models.blm import BLM, BLMConfig
 from blanklm.models.int8 import to_int8
 from blanklm.models.llama import LlamaConfig
@@ -130,22 +131,22 @@ def test_a_model_that_computes_in_8_bits_is_refused(tmp_path):
 
 
 def test_the_command_writes_the_folder(blanklm, tmp_path):
-    code, lines, errors = blanklm("export", "--onnx", "english-small", tmp_path / "onnx")
+    code, lines, errors = blanklm("export", "--onnx", "english-small", "--out", tmp_path / "onnx")
     assert (code, errors) == (0, "")
     assert lines[0].startswith("16.5 MB in ")
     assert {path.name for path in (tmp_path / "onnx").iterdir()} == set(lines[0].split(": ")[1].split(", "))
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line(blanklm, tmp_path, monkeypatch):
-    assert blanklm("export", "english-small", tmp_path / "a")[::2] == (
+    assert blanklm("export", "english-small", "--out", tmp_path / "a")[::2] == (
         1,
-        "error: say in which format to export: --onnx\n",
+        "error: choose the format to export: --onnx\n",
     )
-    code, _, errors = blanklm("export", "--onnx", "latin", tmp_path / "a")
+    code, _, errors = blanklm("export", "--onnx", "latin", "--out", tmp_path / "a")
     assert code == 1 and errors == "error: latin does not fill blanks: use it with blanklm restore\n"
     for name in [name for name in sys.modules if name.startswith(("onnx.", "blanklm.export"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    code, _, errors = blanklm("export", "--onnx", "english-small", tmp_path / "a")
-    assert code == 1 and errors == "error: exporting needs onnx: pip install 'blanklm[onnx]'\n"
+    code, _, errors = blanklm("export", "--onnx", "english-small", "--out", tmp_path / "a")
+    assert code == 1 and errors == f"error: exporting needs onnx: {how_to_install('onnx')}\n"
     assert not (tmp_path / "a").exists()

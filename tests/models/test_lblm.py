@@ -16,7 +16,7 @@ from blanklm.core.texts import Batch, pad
 from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLMConfig, number_features
-from blanklm.restoration.search import fill_greedily, log_probs_of, search_beams
+from blanklm.restoration.search import Wanted, fill_greedily, log_probs_of, log_probs_of_fills, search_beams
 from tests.support.lblm import TEXT, A, B, C, make
 
 
@@ -184,6 +184,38 @@ def test_a_temperature_is_a_power_of_what_each_place_says(model):
         assert math.isclose(math.exp(filled.log_prob), powers[tuple(filled.ids)] / sum(powers.values()), abs_tol=1e-4)
     (guess,) = fill_greedily(model, [text], temperature=0.5)
     assert guess.ids == cooler[0].ids and math.isclose(guess.log_prob, cooler[0].log_prob, abs_tol=1e-4)
+
+
+def test_a_fill_is_as_probable_by_itself_as_a_search_says(model):
+    text = [A, BLANK, BLANK, B, BLANK, A]
+    (found,) = search_beams(model, [text], beam=64)
+    log_probs = log_probs_of_fills(model, text, [fill.ids for fill in found])
+    assert log_probs == pytest.approx([fill.log_prob for fill in found], abs=1e-4)
+
+
+def test_texts_with_the_same_gap_are_searched_as_one(model):
+    texts = [[A, *[BLANK] * length, B, C] for length in (1, 2, 3)]
+    apart = search_beams(model, texts, beam=64)
+    log_p = [math.log(p) for p in (0.2, 0.5, 0.3)]
+    together = search_beams(model, texts, beam=64, wanted=[Wanted(0, log_prob=p) for p in log_p])
+    for one, other, p in zip(apart, together, log_p, strict=True):
+        assert {tuple(f.ids): pytest.approx(f.log_prob + p, abs=1e-4) for f in one} == {
+            tuple(f.ids): f.log_prob for f in other
+        }
+    few = search_beams(model, texts, beam=3, wanted=[Wanted(0, log_prob=p) for p in log_p])
+    assert sum(map(len, few)) <= 3 * len(texts)  # of each length, what was open last competed with all that were
+
+
+def test_what_is_wanted_has_so_many_letters():
+    model, text = make("mixed"), [A, BLANK, BLANK, BLANK, B]
+    model.ends_word[C] = True  # a space
+    (every,) = search_beams(model, [text], beam=64)
+    (found,) = search_beams(model, [text], beam=64, wanted=[Wanted(0, (2, 2))])
+    right = {tuple(f.ids): f.log_prob for f in every if sum(token != C for token in f.ids[1:4]) == 2}
+    assert {tuple(f.ids): pytest.approx(f.log_prob, abs=1e-4) for f in found} == right
+    assert found.right == pytest.approx(sum(map(math.exp, right.values())), abs=0.2)
+    (none,) = search_beams(model, [text], wanted=[Wanted(0, (4, 4))])
+    assert not none
 
 
 def test_what_stands_in_a_text_is_scored_as_if_it_were_hidden(model):

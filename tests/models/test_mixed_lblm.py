@@ -127,7 +127,9 @@ def drafts_of(texts, each, generator):
 def assert_read_around_as_whole(model, start, end):
     texts = [[A, B, BLANK, BLANK, B, A, C, B, A], [B, BLANK, A, A, BLANK, BLANK, B, A], [A, A, B, BLANK, A]]
     tokens, lengths, drafts, of = drafts_of(texts, 6, torch.Generator().manual_seed(0))
-    around = model.read_around(tokens, lengths, torch.tensor(start), torch.tensor(end))
+    place = torch.arange(tokens.shape[1])  # [L]
+    inside = (place >= torch.tensor(start)[:, None]) & (place < torch.tensor(end)[:, None])  # [B, L]
+    around = model.read_around(tokens, lengths, inside)
     near, whole = around.score_drafts(drafts, of), model.score_positions(drafts, lengths[of], drafts == BLANK)
     assert len(whole.text) and torch.equal(near.text, whole.text) and torch.equal(near.position, whole.position)
     torch.testing.assert_close(near.log_p_place, whole.log_p_place)

@@ -14,6 +14,7 @@ from blanklm.errors import BlankLMError
 from blanklm.paper import provenance, runner
 from blanklm.paper.runner import Experiment, Step
 from blanklm.paper.tables import infilling, language_modelling, restoration, sentiment
+from blanklm.training.config import TrainingConfig
 from tests.support.paths import ROOT
 
 
@@ -75,7 +76,7 @@ def test_experiments_are_trained_and_measured_and_their_rows_say_where_they_come
     again = runner.run_experiments(experiments, jobs)
     assert again == rows  # with the same date
     for row in rows:
-        assert set(row["provenance"]) == {"commit", "clean", "date", "hardware", "versions", "command"}
+        assert set(row["provenance"]) == {"commit", "clean", "date", "hardware", "versions", "command", "seconds"}
 
 
 def test_the_provenance_of_a_checkout_and_of_an_installed_package(monkeypatch, tmp_path):
@@ -112,3 +113,14 @@ def test_a_copy_of_the_code_is_told_its_commit_and_commands_name_no_folders(monk
     told = provenance.provenance()
     assert (told["commit"], told["clean"]) == ("abc", True)
     assert told["command"] == "english.py out.json --seconds 3"
+
+
+def test_every_system_reads_as_many_tokens_whatever_its_batches():
+    budget = runner.Budget.parse("100M")
+    for batch in (8192, 32_768, 131_072):
+        config = budget.limit(TrainingConfig(steps=7, tokens_per_batch=batch, evaluate_every=10**6, warmup=300))
+        assert abs(config.steps * config.tokens_per_batch - 10**8) < batch and config.tokens_per_batch == batch
+        assert config.evaluate_every == config.steps // 20 and config.warmup == min(300, config.steps // 10)
+    own = TrainingConfig(steps=7)
+    assert runner.WHOLE_RECIPE.limit(own) == own
+    assert runner.Budget.parse("5000").tokens == 5000 and runner.Budget.parse("small").small

@@ -2,19 +2,9 @@
 
 import math
 
-from blanklm.core.template import Blank
-from blanklm.restoration.candidates import (
-    Candidate,
-    GapRestoration,
-    Restoration,
-    reranked,
-    with_letter_counts,
-    with_room_for_spaces,
-    without_redundant_spaces,
-)
-from blanklm.restoration.options import RestoreOptions
+import pytest
 
-PROBABILITIES = {"α β": 0.5, "αβ": 0.3, "αβγ": 0.2}
+from blanklm.restoration.candidates import Candidate, letter_distribution, places_of, reranked, without_redundant_spaces
 
 
 def test_spaces_beside_spaces_and_at_the_ends_of_a_text_are_redundant():
@@ -41,22 +31,12 @@ def test_reranking_keeps_the_total_probability():
     assert [c.text for c in same] == ["ab", "c", "de"] and math.isclose(unchanged[2], 0.6)
 
 
-def restored():
-    candidates = tuple(Candidate(text, math.log(p)) for text, p in PROBABILITIES.items())
-    return Restoration((GapRestoration(candidates, (), {3: 0.7, 2: 0.3}),), ())
+def test_what_was_not_found_counts_for_no_character():
+    found = [Candidate(text, math.log(p)) for text, p in (("ab", 0.3), ("ac", 0.2), ("a", 0.4))]
+    first, second = places_of(found)
+    assert first == pytest.approx({"a": 0.5}) and second == pytest.approx({"b": 0.3, "c": 0.2})
 
 
-def test_gaps_are_widened_unless_they_touch_or_have_no_upper_bound():
-    parts = ["α", Blank(6, 6), "β", Blank(2), "γ", Blank(1, 1), Blank(2, 2)]
-    assert with_room_for_spaces(parts) == ["α", Blank(6, 9), "β", Blank(2), "γ", Blank(1, 1), Blank(2, 2)]
-
-
-def test_candidates_with_as_many_letters_share_the_probability():
-    (gap,) = with_letter_counts(restored(), ["α", Blank(2, 2)], RestoreOptions()).gaps
-    assert {c.text: round(c.probability, 3) for c in gap.candidates} == {"α β": 0.625, "αβ": 0.375}
-    assert gap.lengths == {2: 1.0}
-
-
-def test_a_gap_of_unknown_extent_keeps_all_lengths_and_as_many_candidates_as_asked_for():
-    (gap,) = with_letter_counts(restored(), ["α", Blank()], RestoreOptions(top=2)).gaps
-    assert [c.text for c in gap.candidates] == ["α β", "αβ"] and gap.lengths == {3: 0.7, 2: 0.3}
+def test_candidates_of_several_numbers_of_letters_share_the_probability():
+    found = [Candidate(text, math.log(p)) for text, p in (("a b", 0.3), ("ab.", 0.2), ("abc", 0.1))]
+    assert letter_distribution(found) == pytest.approx({2: 5 / 6, 3: 1 / 6})

@@ -8,6 +8,7 @@ import pytest
 from blanklm.core.template import Blank
 from blanklm.errors import CheckpointError
 from blanklm.restoration.lexicon import LEXICON, PAIR_WEIGHT, UNKNOWN_WORD_COST, Lexicon
+from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 from tests.support.models import make_restorer
@@ -86,7 +87,8 @@ def test_what_is_made_of_known_words_gains_what_the_others_lose():
     others = [text for text in before if text.strip() not in ("", known)]
     gains = {text: after[text] - before[text] for text in before}
     assert [gains[known] - gains[text] for text in others] == pytest.approx([UNKNOWN_WORD_COST] * len(others))
-    assert [c.text for c in taught.restore(document).gaps[0].candidates] == [c.text for c in ranked]
+    options = RestoreOptions(count="characters")
+    assert [c.text for c in taught.restore(document, options).gaps[0].candidates] == [c.text for c in ranked]
 
 
 def test_a_model_folder_brings_its_words_along(tmp_path, lexicon):

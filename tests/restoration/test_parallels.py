@@ -6,8 +6,8 @@ import lzma
 import pytest
 
 from blanklm.paper.bundled import formulae
-from blanklm.restoration import parallels
 from blanklm.restoration.parallels import Formulae, Parallel, Parallels, TrainingTexts, records
+from blanklm.restoration.proposals import FORMULAE, Index
 
 TEXTS = [
     ("A", "iovi optimo maximo votum solvit libens merito"),
@@ -54,7 +54,7 @@ def test_no_more_than_asked_for():
 def test_formulae_are_runs_of_words_in_several_texts():
     found = formulae.formulae(TEXTS)
     assert found == {"votum solvit": (4, ["A", "B", "C"]), "votum solvit libens": (3, ["A", "B", "D"])}
-    index = Formulae({words: (texts, tuple(names)) for words, (texts, names) in found.items()})
+    index = Formulae(Index({words: (texts, tuple(names)) for words, (texts, names) in found.items()}))
     assert index.find("votum sol", "vit", " libens merito") == [Parallel("votum solvit libens", 3, ("A", "B", "D"))]
     assert index.find("votum sol", "vit", " laetus") == [Parallel("votum solvit", 4, ("A", "B", "C"))]
     assert index.find("x ", "libens", " merito") == []
@@ -104,4 +104,4 @@ def test_the_index_that_comes_with_the_package(corpus):
         words = phrase.split()
         found = index.find(f"{words[0]} {words[1]} ", words[2], " " + " ".join(words[3:]))
         assert found and words[2] in found[0].words.split() and found[0].texts >= formulae.LEAST and found[0].examples
-    assert sum(path.stat().st_size for path in parallels.FORMULAE.iterdir()) < 1_000_000
+    assert sum(path.stat().st_size for path in FORMULAE.iterdir()) < 1_000_000

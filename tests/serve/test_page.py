@@ -433,6 +433,18 @@ def test_a_newer_question_keeps_waiting_when_an_older_one_is_given_up(page):
     expect(page.get_by_role("button", name="Cancel")).to_have_count(1)
 
 
+def test_looking_for_alternatives_can_be_cancelled_too(page):
+    page.route(
+        "**/v1/fill", lambda route: route.fallback() if "trajectory" in route.request.post_data else None
+    )  # alternatives are never answered
+    fill(page, "the ___ was bad .")
+    cancel = page.get_by_role("region", name="Blank by blank").get_by_role("button", name="Cancel")
+    cancel.click()
+    expect(cancel).to_have_count(0)
+    expect(result(page)).to_contain_text("was bad .")  # the fill stays
+    expect(page.get_by_role("button", name="Fill", exact=True)).to_be_enabled()
+
+
 def test_a_lost_server_is_said_in_words_and_the_text_stays(page):
     page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError('Failed to fetch')); }")
     write(page, "the ___ was bad .")
@@ -450,9 +462,7 @@ def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
         lambda route: route.fallback() if "trajectory" in route.request.post_data else route.fulfill(json=answer),
     )
     page.get_by_role("button", name="Fill", exact=True).click()
-    expect(page.locator(".why")).to_contain_text(
-        f"“good” is more probable as a whole, being shorter; word for word, “{written}"
-    )
+    expect(page.locator(".why")).to_contain_text(f"“good” is more probable as a whole, but the words of “{written}")
 
 
 def test_where_other_words_are_more_probable_than_those_written_it_says_why(page):

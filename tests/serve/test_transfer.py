@@ -159,7 +159,7 @@ def test_a_click_on_a_word_changes_what_is_replaced(page):
     expect(page.locator("#marked").get_by_role("button", name="employees")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#marked").get_by_role("button", name="employees")).to_be_focused()
     assert "employees" in pressed(page)
-    page.get_by_role("button", name="As the model marks it").click()
+    page.get_by_role("button", name="Use the model's marks").click()
     expect(page.locator("#marked").get_by_role("button", name="employees")).to_have_attribute("aria-pressed", "false")
 
 
@@ -170,7 +170,7 @@ def test_the_last_mark_cannot_be_taken_away(page):
         page.locator("#marked button[aria-pressed=true]").first.click()
         expect(page.locator("#marked button[aria-pressed=true]")).to_have_count(count - 1)
     page.locator("#marked button[aria-pressed=true]").first.click()
-    expect(page.get_by_role("status").filter(has_text="Leave one word marked")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Keep at least one word marked")).to_be_visible()
 
 
 def test_the_link_reproduces_the_state_and_the_command_prints_the_same(page, capsys, monkeypatch):

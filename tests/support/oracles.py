@@ -1,6 +1,7 @@
 """Slow, obvious versions that tests compare the fast ones with."""
 
 import math
+from collections import Counter
 
 import torch
 
@@ -66,3 +67,16 @@ def log_p_of_order(model, text, order):
         total += float(joint(model, [text[s] for s in shown])[slot, text[position]])
         shown = sorted([*shown, position])
     return total + float(joint(model, text)[:, STOP].logsumexp(0))
+
+
+def slow_bleu(outputs, references):
+    """Papineni et al. 2002, on whitespace words: clipped n-gram precisions of the corpus and the brevity penalty."""
+    found, possible = [0] * 4, [0] * 4
+    for output, reference in zip(outputs, references, strict=True):
+        for n in range(4):
+            ngrams = [Counter(zip(*(t.split()[i:] for i in range(n + 1)), strict=False)) for t in (output, reference)]
+            found[n] += sum((ngrams[0] & ngrams[1]).values())
+            possible[n] += sum(ngrams[0].values())
+    written, wanted = (sum(len(text.split()) for text in texts) for texts in (outputs, references))
+    precision = sum(math.log(f / p) for f, p in zip(found, possible, strict=True)) / 4
+    return 100 * math.exp(precision + min(0.0, 1 - wanted / written))

@@ -92,11 +92,11 @@ def test_resuming_says_where_it_goes_on(tmp_path, capsys):
         blanklm.fit(TEXTS, tmp_path, **SMALL | options)
     said = capsys.readouterr().err
     assert f"{tmp_path} is done (step 4 of 4, after" in said and "needs more --minutes or --steps" in said
-    assert f"going on with {tmp_path} at step 4 of 6" in said
+    assert f"continuing {tmp_path} at step 4 of 6" in said
     for state in tmp_path.glob("state-*"):
         shutil.rmtree(state)
     blanklm.fit(TEXTS, tmp_path, **SMALL | {"resume": True, "steps": 6})
-    assert f"nothing had been saved in {tmp_path} yet: the run begins again" in capsys.readouterr().err
+    assert f"nothing has been saved in {tmp_path} yet: the run starts again" in capsys.readouterr().err
 
 
 def test_at_the_end_fills_of_held_out_texts_bleu_and_the_next_command_are_shown(tmp_path, capsys):

@@ -115,6 +115,21 @@ def test_workers_prepare_what_the_process_itself_would(tmp_path, for_gpu):
         torch.testing.assert_close(run.model(drawn), run.model(run.model.prepare(planned.draw.collate(texts))))
 
 
+def test_gradients_are_those_of_the_mean_loss_per_token(tmp_path):
+    """Not per text; an optimizer that adapts to the scale of gradients would hide it."""
+    tokenizer, texts = corpus()
+    config = TrainingConfig(steps=1, tokens_per_batch=64)
+    run = Run(new_model(tokenizer), tokenizer, texts, texts, config, tmp_path, None)
+    planned, prepared, weight = run.preparation[next(iter(run._plan()))]
+    assert planned.tokens != len(planned.draw.indices)
+    model = new_model(tokenizer)
+    model.load_state_dict(run.model.state_dict())
+    (model(prepared).sum() * weight / planned.tokens).backward()
+    run._backward(planned, prepared, weight, planned.tokens)
+    for (name, found), expected in zip(run.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, expected.grad, msg=name)
+
+
 def test_the_learning_rate_rises_once_and_never_again():
     config = TrainingConfig(steps=100, warmup=10)
     rates = [config.learning_rate_at(step) for step in range(130)]
@@ -336,7 +351,7 @@ def test_ctrl_c_finishes_the_step_evaluates_saves_and_says_so(tmp_path, capsys):
         run(tmp_path / "broken", interrupt_at=12)
     assert signal.getsignal(signal.SIGINT) is before
     said = capsys.readouterr().err
-    assert f"saved at step 13 of 40 in {tmp_path / 'broken'}: go on with --resume" in said
+    assert f"saved at step 13 of 40 in {tmp_path / 'broken'}: continue with --resume" in said
     assert "untrained" not in checkpoint.load(tmp_path / "broken").about
     whole, resumed = run(tmp_path / "whole"), run(tmp_path / "broken")
     assert resumed.progress.step == 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from blanklm.core.in_place import Check, Policy, Words, exact, monte_carlo, word
 MOST_AT_ONCE = 2000  # combinations that are ranked jointly; of more, a beam
 MOST_STATES = 256  # of an alternative whose orders are summed exactly
 ROUGH_ORDERS = 4  # by which a beam is chosen
+SHOWN = 10  # combinations, where they are printed
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class Choices:
 
     choices: tuple[Choice, ...]
     combinations: int  # there are in all; a beam compares fewer
+
+    def __str__(self) -> str:
+        """Show the first ten, a line for each."""
+        return "\n".join(f"{100 * choice.probability:5.1f}%  {choice.text}" for choice in self.choices[:SHOWN])
+
+    def _repr_html_(self) -> str:
+        """Show the first ten in a notebook, as a table."""
+        left = "<td style='text-align:left'>"
+        rows = (
+            f"<tr><td>{100 * choice.probability:.1f} %</td>{left}{html.escape(choice.text)}</td></tr>"
+            for choice in self.choices[:SHOWN]
+        )
+        return f"<table>{''.join(rows)}</table>"
 
     @property
     def best(self) -> Choice:

@@ -18,15 +18,15 @@ _NUMBERED = re.compile(r"\s*(\d{1,9})\s*=(.*)", re.DOTALL)
 class ChooseOptions:
     """How the options of a text's blanks are ranked."""
 
-    orders: int = option(64, "Orders per combination where there are too many for the exact sum.", ge=1, le=10_000)
-    beam: int = option(64, "How many combinations are kept where there are too many to rank them all.", ge=1, le=2000)
+    orders: int = option(64, "Orders drawn per combination if there are too many to sum exactly.", ge=1, le=10_000)
+    beam: int = option(64, "How many combinations to keep if there are too many to rank them all.", ge=1, le=2000)
     seed: int = option(0, "The same seed draws the same orders.", ge=0, lt=2**63)
     temperature: float | None = option(
-        None, "Divides log p before it becomes a probability; by default as fitted for the model.", gt=0, le=100
+        None, "Divide log p by this before it becomes a probability; by default as fitted for the model.", gt=0, le=100
     )
     per_word: float | None = option(
         None,
-        "Nats added to log p for each word, so that options of any length compete; by default as fitted.",
+        "Nats added to log p for each word, to compare options of any length; by default as fitted for the model.",
         ge=-100,
         le=100,
     )

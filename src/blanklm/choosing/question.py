@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from blanklm.core.characters import check_text
 from blanklm.core.in_place import Alternative
 from blanklm.core.special import BLANK, UNK
 from blanklm.core.template import Blank, Template, escape
@@ -39,14 +40,14 @@ class Question:
         tokenizer: Tokenizer,
         longest: int,
     ) -> Question:
-        """Parse and check one question; whatever is wrong with it raises here, before any work is done."""
+        """Parse and check one question; a mistake in it raises here, before any work is done."""
         if (options is None) == (alternatives is None):
             raise BlankLMError("give the options of each blank, or alternatives for all of them: one of the two")
         _check_entries("options", options)
         _check_entries("alternatives", alternatives)
         if text is None:
             text, alternatives = _whole_texts(alternatives)
-        template = Template.parse(text)
+        template = Template.parse(check_text(text))
         blanks = len(template.blanks)
         if not blanks:
             raise BlankLMError("there is no blank in the text: write ___ where the options go")

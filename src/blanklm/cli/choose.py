@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Options = Annotated[
     list[str] | None,
-    typer.Option("--options", metavar="A|B", help="What may stand in every blank; 2=A|B: only in blank 2."),
+    typer.Option("--options", metavar="A|B", help="Options for every blank; 2=A|B: only for blank 2."),
 ]
 Alternatives = Annotated[
     list[str] | None,
-    typer.Option("--alternative", metavar="A|B", help="One for each blank; without a text: a whole text."),
+    typer.Option("--alternative", metavar="A|B", help="A part for each blank; without a text: a whole text."),
 ]
 
 
@@ -44,14 +44,14 @@ def choose(
     jsonl: Jsonl = False,
     device: Device = None,
 ) -> None:
-    """Rank what may stand in the blanks of each text; the probabilities of all combinations sum to 1.
+    """Rank the options for the blanks of each text; the probabilities of all combinations sum to 1.
 
     blanklm choose "The ___ sat on the ___." --options "1=cat|dog|old man" --options "2=mat|moon"
     """
     given, alternative = given or [], alternative or []
     if alternative and not texts and file is None:
         if given:
-            raise BlankLMError("--options are for the blanks of a text: give a text, or leave them out")
+            raise BlankLMError("--options are for blanks in a text: give a text, or leave them out")
         language_model = load_model(model, device)
         found = language_model.choose(alternatives=alternative, how=options)
         _print(Line(None, ""), found, top, as_json)

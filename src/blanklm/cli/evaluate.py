@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from blanklm.paper.tasks.fluency import Judge
     from blanklm.paper.tasks.spans import Kind
 
-Task = Literal["infilling"]
+Task = Literal["infilling", "choices", "middles"]
 RATIOS, KINDS = "10,20,30,40,50", "1,2,3,5,8,sentence"
 
 
 def evaluate(
     task: Annotated[Task, typer.Argument(help="What to evaluate.")],
-    file: Annotated[Path, typer.Option("--file", "-f", help="One text per line, or .jsonl; may be compressed.")],
+    file: Annotated[
+        Path,
+        typer.Option("--file", "-f", help="infilling: a text per line, or .jsonl; else JSON lines. May be compressed."),
+    ],
     model: Model = None,
     blanks: Annotated[
-        Blanks, typer.Option(help="What to hide: words all over a text (the paper's protocol), or spans.")
+        Blanks, typer.Option(help="What to hide: random words (the paper's protocol), or spans.")
     ] = "words",
     ratios: Annotated[
         str | None, typer.Option(help="Shares of the words to hide, in percent.", show_default=RATIOS)
@@ -41,9 +44,7 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy.", show_default="1")] = None,
     order: Annotated[
         Order | None,
-        typer.Option(
-            help="Which blank next; by default many at once (parallel), with a beam confident; spans as fill does."
-        ),
+        typer.Option(help="Which blank to fill next; by default parallel, or confident with a beam; spans as in fill."),
     ] = None,
     judge: Annotated[
         str | None,
@@ -52,19 +53,30 @@ def evaluate(
     as_json: Json = False,
     device: Device = None,
 ) -> None:
-    """Hide a share of each text's words, or spans of it, fill, and compare with the original.
+    """Hide words or spans of each text, fill them, and compare with the original.
 
     blanklm evaluate infilling --file held-out.txt --ratios 10,30,50
+
+    choices: questions with one right answer, each {"text": "... ___ ...", "options": [...], "answer": 0}; without a
+    text the options are whole texts. middles: {"text": "... ___ ...", "references": [...]}, by BLEU and ROUGE-L.
     """
+    if task != "infilling":
+        from blanklm.cli.evaluate_items import evaluate_items
+
+        given = {"ratios": ratios, "kinds": kinds, "beam": beam, "order": order, "judge": judge}
+        if unfit := [f"--{name}" for name, value in given.items() if value is not None]:
+            raise BlankLMError(f"{task} does not take {', '.join(unfit)}: leave it out")
+        evaluate_items(task, file, model, device, as_json)
+        return
     from blanklm.paper.baselines.systems import load_system
     from blanklm.paper.tasks.infilling import evaluate as evaluate_words
     from blanklm.paper.tasks.spans import evaluate_spans
     from blanklm.pretrained import DEFAULT
 
     if blanks == "spans" and ratios is not None:
-        raise BlankLMError("--ratios are of words: leave them out, or choose --kinds of spans")
+        raise BlankLMError("--ratios apply to words: leave them out, or use --kinds for spans")
     if blanks == "words" and kinds is not None:
-        raise BlankLMError("--kinds are of spans: leave them out, or add --blanks spans")
+        raise BlankLMError("--kinds apply to spans: leave them out, or add --blanks spans")
     check_number("seed", seed, ge=-(2**62), lt=2**62)
     shares, lengths = _percentages(ratios or RATIOS), _kinds(kinds or KINDS)
     system = load_system(model or DEFAULT, device)
@@ -134,7 +146,7 @@ def _fitting_texts(file: Path, system: BlankLM | Infiller) -> tuple[list[str], i
 
     texts = [text for text in read_texts(file) if text.strip()]
     if blanks := sum("___" in text for text in texts):
-        say(f"note: {blanks:,} texts hold ___, which counts as a word: evaluate takes whole texts, and hides by itself")
+        say(f"note: ___ counts as a word (texts that have it: {blanks:,}); evaluate hides words of whole texts itself")
     longest, encode_many = system.longest, system.tokenizer.encode_many
     long = [text for text, ids in zip(texts, encode_many(texts), strict=True) if len(ids) > longest]
     too_long = {text for text in long if max(map(len, encode_many(text.split()))) >= longest}  # in a single word

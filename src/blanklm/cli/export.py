@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from blanklm.errors import BlankLMError
+from blanklm.extras import how_to_install
 from blanklm.options import Blanks
 
 
 def export(
     model: Annotated[str, typer.Argument(help="A bundled model, a folder or a Hugging Face Hub id.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the exported model.")],
     onnx: Annotated[bool, typer.Option("--onnx", help="As ONNX graphs, which run in browsers and on phones.")] = False,
     blanks: Annotated[
         Blanks | None, typer.Option(help="What blanks stand for; by default spans if the model knows both.")
@@ -21,10 +22,10 @@ def export(
 ) -> None:
     """Write a model for another runtime.
 
-    blanklm export --onnx english-small onnx/
+    blanklm export --onnx english-small --out onnx/
     """
     if not onnx:
-        raise BlankLMError("say in which format to export: --onnx")
+        raise BlankLMError("choose the format to export: --onnx")
     import torch
 
     from blanklm.api import BlankLM
@@ -34,7 +35,7 @@ def export(
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
-        raise BlankLMError("exporting needs onnx: pip install 'blanklm[onnx]'") from None
+        raise BlankLMError(f"exporting needs onnx: {how_to_install('onnx')}") from None
     paths = to_onnx(BlankLM.from_pretrained(model, "cpu", torch.float32), out, blanks)
     size = sum(path.stat().st_size for path in paths)
     print(f"{size / 1e6:.1f} MB in {out}: {', '.join(path.name for path in paths)}")

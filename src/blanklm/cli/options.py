@@ -32,9 +32,9 @@ File = Annotated[
     typer.Option("--file", "-f", help="One text per line, or .jsonl; may be .xz, .gz, .bz2, .zst; -: standard input."),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A bundled model, a folder or a Hugging Face Hub id.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; the GPU by default where there is one.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default the GPU if there is one.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-Jsonl = Annotated[bool, typer.Option("--jsonl", help="Read JSON lines: {text, constraints}.")]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help='Read JSON lines: objects with a "text".')]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the trajectory, step by step.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse texts with words that the model does not know.")]
 

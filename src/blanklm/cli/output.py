@@ -50,7 +50,7 @@ class Patience:
                 trajectory = so_far()
                 written, open_blanks = len(trajectory.actions), len(trajectory.canvases[-1].blanks)
                 rest = (now - began[0]) / max(1, written) * open_blanks
-                progress = f"{written:,} tokens written, {open_blanks:,} blanks open: {rest:,.0f} s more or longer"
+                progress = f"{written:,} tokens written, {open_blanks:,} blanks open: {rest:,.0f} s to go, at least"
                 say(f"note: {line.place}{progress} (--beam 1 and fewer blanks are quicker)")
                 self.said, self.pause = now, 2 * self.pause
             return True

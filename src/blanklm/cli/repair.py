@@ -38,9 +38,9 @@ def repair(
     jsonl: Jsonl = False,
     device: Device = None,
 ) -> None:
-    """Mend words that are improbable where they stand: slips, doubled, missing and swapped words.
+    """Correct words that are improbable in context: misspelt, repeated, missing and swapped words.
 
-    blanklm repair "He go to school yesterday and and buyed a book ."
+    blanklm repair "He go to school yesterday and and buyed a book."
     """
     language_model = load_model(model, device)
     shows = sys.stdout.isatty() if diff is None else diff

@@ -27,19 +27,19 @@ def score(
     model: Model = None,
     method: Annotated[ScoreMethod, typer.Option(help="exact: up to 16 tokens.")] = "monte-carlo",
     orders: Annotated[int, typer.Option(help="Orders (monte-carlo) or canvases (bound) per text.")] = 64,
-    words: Annotated[bool, typer.Option("--words", help="The probability of each word where it stands.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Show how probable each word is in its place.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Perplexity of all texts as one stream with <eos>.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed draws the same orders.")] = 0,
     as_json: Json = False,
     jsonl: Jsonl = False,
     device: Device = None,
 ) -> None:
-    """Score whole texts: log p of each, and the perplexity of all.
+    """Score whole texts: log p of each text, and the perplexity of all.
 
     blanklm score "the food was really good ."
     """
     if any("___" in text for text in texts or ()):
-        say("note: ___ is scored as it stands, as part of a whole text; blanklm fill fills it")
+        say("note: score takes whole texts, so ___ is scored as it is; to fill it, use blanklm fill")
     language_model = load_model(model, device)
     lines = read_lines(texts, file, jsonl)
     if words:

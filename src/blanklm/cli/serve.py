@@ -14,10 +14,10 @@ from blanklm.extras import how_to_install
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A model to serve; may be repeated. Default: all bundled."),
+        typer.Option("--model", "-m", help="A model to serve; may be repeated. By default all bundled ones."),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0: on every network.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="0: any free port.", min=0, max=65535)] = 8000,
     token: Annotated[str | None, typer.Option(envvar="BLANKLM_TOKEN", help="The bearer token to require.")] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further host name to accept; may be repeated.")

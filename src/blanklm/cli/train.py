@@ -20,7 +20,10 @@ def train(
         typer.Argument(help="A file, one text per line, or .jsonl; may be compressed; or a quoted 'pattern' of files."),
     ] = None,
     valid: Annotated[
-        Path | None, typer.Option(help="Validation texts; by default 1 % of the texts, or a tenth of few, is held out.")
+        Path | None,
+        typer.Option(
+            help="Validation texts; by default 1 % of the texts is held out, at least 50 and at most a tenth."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last state.")] = False,
     task: Annotated[

@@ -40,7 +40,7 @@ def transfer(
     jsonl: Jsonl = False,
     device: Device = None,
 ) -> None:
-    """Rewrite each text in another style: mask the words that carry its own, fill the blanks, choose.
+    """Rewrite each text in another style: mask the words that carry its style, fill the blanks, choose the best.
 
     blanklm transfer --to negative "The employees were super nice and efficient!"
     """

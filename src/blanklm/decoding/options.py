@@ -32,7 +32,9 @@ class FillOptions:
     beam: int = option(1, "How many drafts the search keeps: 1 is fastest, more finds better fills.", ge=1, le=WIDEST)
     order: Order | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("confident"))
     length_penalty: float = option(0.0, "Rank fills by log p / steps to this power; 0: by log p.", ge=-10, le=10)
-    threshold: float = option(0.0, "With --order parallel: the least probability of a word to be written.", ge=0, le=1)
+    threshold: float = option(
+        0.0, "With --order parallel: write only words that are at least this probable.", ge=0, le=1
+    )
     blanks: Blanks | None = option(None, BLANKS_HELP)
     rerank: int = option(4, RERANK_HELP, ge=1, le=WIDEST)
 
@@ -56,9 +58,9 @@ class SampleOptions:
     """How ``sample`` draws. The temperature applies to every choice, top-k and top-p to words."""
 
     n: int = option(1, "How many samples per text.", "--n", "-n", ge=1, le=100_000)
-    temperature: float = option(1.0, "Below 1: safer; above 1: wilder.", gt=0, le=100)
+    temperature: float = option(1.0, "Below 1: more predictable; above 1: more varied.", gt=0, le=100)
     top_k: int = option(0, "Draw from the k most probable words; 0: from all.", ge=0, le=1_000_000)
-    top_p: float = option(1.0, "Draw from the fewest words that hold this probability.", gt=0, le=1)
+    top_p: float = option(1.0, "Draw from the fewest words whose probabilities sum to this.", gt=0, le=1)
     seed: int = option(0, "The same seed gives the same samples.", ge=0, lt=2**63)
     order: SequentialOrder | None = option(None, "Which blank to fill next: by default " + ORDER_HELP.format("model"))
     blanks: Blanks | None = option(None, BLANKS_HELP)

@@ -14,6 +14,7 @@ gaps given the text around them, plus - log p(k) for each gap of unknown length.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,7 +28,7 @@ from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.core.texts import Batch
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.models.attention import FrozenCache
+from blanklm.models.attention import FrozenCache, Stretch
 from blanklm.models.encoder import EncoderConfig, initialise
 from blanklm.models.gaps import ORDER_SEED, draw_gaps, draw_unknown_lengths
 from blanklm.models.lblm import FEATURES, NEVER_RESTORED, CharacterModel, LBLMScores
@@ -237,15 +238,25 @@ class MixedLBLM(CharacterModel):
         return self.lay_out(tokens, lengths, hidden, zeros.bool(), zeros, zeros, tokens.is_cuda)
 
     @torch.inference_mode()
-    def read_around(self, tokens: Tensor, lengths: Tensor, start: Tensor, end: Tensor) -> MixedWindows:
-        """Encode ``tokens`` [B, L] once, to score drafts that differ from them only between ``start`` and ``end`` [B].
+    def read_around(self, tokens: Tensor, lengths: Tensor, inside: Tensor) -> MixedWindows:
+        """Encode ``tokens`` [B, L] once, to score drafts that differ from them only at the places ``inside`` [B, L].
 
-        For each draft only that window is encoded again. The rest attends to the text as it was at first, with all its
+        For each draft only these are encoded again. The rest attends to the text as it was at first, with all its
         positions open: exact in a model of one layer, a close approximation otherwise.
         """
         layout, cache = self.lay_out_places(tokens, lengths, tokens == BLANK), FrozenCache(self.encoder)
         self.encoder(self.embed(layout), layout.packing, cache)
-        return MixedWindows(self, cache, lengths, start, end)
+        cache.leave_out(inside)
+        return MixedWindows(self, cache, tuple(self._windows(tokens, lengths, inside)))
+
+    def _windows(self, tokens: Tensor, lengths: Tensor, inside: Tensor) -> Iterator[MixedWindow]:
+        """Yield the window of each text, and the least stretch of whole words around it."""
+        for ids, length, of_text in zip(tokens, lengths.tolist(), inside, strict=True):
+            places = of_text.nonzero().squeeze(1)  # [n]
+            ends = self.ends_word[ids].nonzero().squeeze(1)  # [E]
+            before, behind = ends[ends < places[0]], ends[ends > places[-1]]
+            first = int(before[-1]) + 1 if len(before) else 0
+            yield MixedWindow(places, first, int(behind[0]) if len(behind) else length)
 
     @torch.inference_mode()
     def score_lengths(
@@ -270,28 +281,46 @@ class MixedLBLM(CharacterModel):
 
 
 @dataclass(frozen=True)
+class MixedWindow:
+    """What is encoded again of a text: ``places`` [n] among its symbols ``first`` to ``end``, which are whole words."""
+
+    places: Tensor
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
 class MixedWindows:
     """Texts of which only a window is encoded again for each draft (``MixedLBLM.read_around``)."""
 
     model: MixedLBLM
     cache: FrozenCache
-    lengths: Tensor  # [B]
-    start: Tensor  # [B]
-    end: Tensor  # [B]
+    windows: tuple[MixedWindow, ...]
 
     @torch.inference_mode()
     def score_drafts(self, tokens: Tensor, of: Tensor) -> LBLMScores:
-        """Score every open position of the drafts ``tokens`` [R, L] of the texts ``of`` [R]."""
-        hidden, start, end = tokens == BLANK, self.start[of], self.end[of]
-        layout = self.model.lay_out_places(tokens, self.lengths[of], hidden)
-        whole = layout.packing
-        inside = (whole.position >= start[whole.sequence]) & (whole.position < end[whole.sequence])  # [T]
-        windows = Packing.of(end - start, int((end - start).max()))
-        windows = replace(windows, position=whole.position[inside])
-        z = self.model.encoder(self.model.embed(layout)[inside], windows, self.cache.around(of))  # [N, d]
-        at = (inside.cumsum(0) - 1)[layout.blanks]  # [K] places of the open positions among the N encoded symbols
-        log_p_word = self.model.log_p_words(z[at])  # [K, V]
-        return LBLMScores(layout.text, layout.position, -hidden.sum(1)[layout.text].log(), log_p_word)
+        """Score every open position of the drafts ``tokens`` [R, L] of the texts ``of`` [R], which are in order."""
+        vectors, positions, stretches, blanks, encoded, first = [], [], [], [], 0, 0
+        for text, rows in zip(*(part.tolist() for part in of.unique_consecutive(return_counts=True)), strict=True):
+            window = self.windows[text]
+            words = tokens[first : first + rows, window.first : window.end]  # [R_t, S]
+            full = torch.full((rows,), words.shape[1], device=words.device)  # [R_t]
+            layout = self.model.lay_out_places(words, full, words == BLANK)
+            near = window.places - window.first  # [n] among the S
+            of_words = self.model.embed(layout).unflatten(0, (rows, -1))  # [R_t, S, d]
+            vectors.append(of_words[:, near].flatten(0, 1))  # [R_t n, d]
+            positions.append(window.places.repeat(rows))
+            stretches.append(Stretch(text, rows, len(near)))
+            column = torch.zeros(words.shape[1], dtype=torch.long, device=words.device)  # [S] place among the n
+            column[near] = torch.arange(len(near), device=words.device)
+            blanks.append(encoded + layout.text * len(near) + column[layout.position])  # [K_t]
+            encoded, first = encoded + rows * len(near), first + rows
+        packing = replace(Packing.of(torch.tensor([encoded]), tokens.shape[1]), position=torch.cat(positions))
+        z = self.model.encoder(torch.cat(vectors), packing, self.cache.around(stretches))  # [N, d]
+        hidden = tokens == BLANK  # [R, L]
+        text, position = hidden.nonzero(as_tuple=True)  # [K]
+        log_p_word = self.model.log_p_words(z[torch.cat(blanks)])  # [K, V]
+        return LBLMScores(text, position, -hidden.sum(1)[text].log(), log_p_word)
 
 
 def hashed_words(symbols: Tensor, ends: Tensor, lost: Tensor, buckets: int) -> Tensor:

@@ -9,6 +9,8 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -27,6 +29,8 @@ LIBRARIES = ("blanklm", "torch", "numpy", "tokenizers", "transformers", "acceler
 
 Row = dict[str, Any]
 
+_since = time.perf_counter()  # when this process began, or wrote its last result
+
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
@@ -41,12 +45,22 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_result(path: Path, row: Row) -> Row:
     """Write a row with its provenance, and return it as it is in the file."""
+    global _since
     write_json(path, row | {"provenance": provenance()})
+    _since = time.perf_counter()
     return read_json(path)
 
 
+def recorded(row: Mapping[str, Any]) -> bool:
+    """Whether a result says where it comes from; those of before there was ``write_result`` only say which commit
+    brought their file."""
+    return bool(row.get("provenance", {}).get("recorded", True))
+
+
 def provenance() -> Row:
-    """Say which code runs, when, on what machine, with which libraries and by which command.
+    """Say which code runs, when, on what machine, with which libraries, by which command, and how long it took.
+
+    The seconds are those since the process began or wrote its last result.
 
     Where the code was copied without its repository, $BLANKLM_COMMIT says which commit of it, unchanged, was copied.
     """
@@ -65,6 +79,7 @@ def provenance() -> Row:
         },
         "versions": {"python": platform.python_version(), **_versions()},
         "command": shlex.join(Path(word).name if Path(word).is_absolute() else word for word in sys.argv),
+        "seconds": round(time.perf_counter() - _since, 1),
     }
 
 

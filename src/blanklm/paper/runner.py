@@ -8,6 +8,7 @@ run that was cut off is resumed.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from blanklm.errors import BlankLMError
 from blanklm.models.model import Model
 from blanklm.paper.provenance import Row, read_json, report, write_json, write_result
 from blanklm.training.run import Run, TrainingConfig
+
+SMALL_TOKENS, SMALL_BATCH = 100_000, 2048
 
 Say = Callable[[str], None]
 
@@ -85,6 +88,39 @@ def _work(work: Callable[[Say], object], say: Say, threads: int) -> None:
     work(say)
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What each training of a table may read; by default each system reads as much as its own recipe says."""
+
+    tokens: int = 0
+    small: bool = False  # tiny models on a few texts, in minutes on a CPU: to see that all of it runs
+
+    @classmethod
+    def parse(cls, written: str) -> Budget:
+        """Read "small", or the tokens that every system is to read: "100M", "50000"."""
+        if written == "small":
+            return cls(SMALL_TOKENS, small=True)
+        number = re.fullmatch(r"([1-9]\d{0,11})(M?)", written)
+        if number is None:
+            raise BlankLMError(f"--budget is small, or the tokens that each system reads, as 100M; not {written!r}")
+        return cls(int(number[1]) * (10**6 if number[2] else 1))
+
+    def limit(self, config: TrainingConfig) -> TrainingConfig:
+        """Return the settings of a training that reads these tokens, in batches of its own size.
+
+        Validation losses are looked at after every twentieth of it, so that all systems have as much patience.
+        """
+        if not self.tokens:
+            return config
+        batch = min(config.tokens_per_batch, SMALL_BATCH) if self.small else config.tokens_per_batch
+        steps = max(1, round(self.tokens / batch))
+        warmup, often = min(config.warmup, steps // 10), max(1, steps // 20)
+        return replace(config, steps=steps, tokens_per_batch=batch, warmup=warmup, evaluate_every=often)
+
+
+WHOLE_RECIPE = Budget()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A system on a corpus, both by name, in the folder of a reproduction."""
@@ -93,6 +129,7 @@ class Experiment:
     corpus: str
     system: str
     seconds: float = 0.0  # wall-clock limit of training; 0: train for all steps
+    budget: Budget = WHOLE_RECIPE
 
     @property
     def name(self) -> str:
@@ -162,7 +199,7 @@ class Experiment:
         begun = self.run_folder / "run.json"
         # A run that was cut off keeps its limit, so that its learning rates are those of one run.
         seconds = read_json(begun)["training"]["seconds"] if begun.exists() else self.seconds
-        config = replace(config, seconds=seconds)
+        config = replace(self.budget.limit(config), seconds=seconds)
         about = {"name": f"{self.corpus}-{self.system}", "data": self.corpus}
         run = Run(model, tokenizer, texts, held_out, config, self.run_folder, about)
         if begun.exists():

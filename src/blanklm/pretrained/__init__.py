@@ -18,6 +18,9 @@ def bundled() -> list[str]:
 
 def locate(name_or_path: str | Path) -> Path:
     """Return the folder of a bundled name, a folder, or a Hugging Face Hub id (downloaded on first use)."""
+    if not isinstance(name_or_path, str | Path):
+        kind = type(name_or_path).__name__
+        raise CheckpointError(f"a model is a bundled name, a folder or a Hub id, not {kind} {name_or_path!r}")
     name, path = str(name_or_path), Path(name_or_path)
     if name in bundled():
         return HERE / name

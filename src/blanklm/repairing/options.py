@@ -14,12 +14,14 @@ OTHERS = 6.5  # the margin of other models
 class RepairOptions:
     """What ``repair`` may change."""
 
-    keep: tuple[str, ...] = option((), "A word or phrase that stays as it is.", "--keep")
-    most: float = option(0.4, "The share of words that may change, at most.", gt=0, le=1)
+    keep: tuple[str, ...] = option((), "A word or phrase to leave unchanged; may be repeated.", "--keep")
+    most: float = option(0.4, "The largest share of words that may change.", gt=0, le=1)
     margin: float | None = option(
-        None, "Nats that the text must gain by a change: more changes less; by default as chosen for the model.", ge=0
+        None,
+        "How much log p must rise by a change, in nats; higher is more cautious. By default as chosen for the model.",
+        ge=0,
     )
-    rounds: int = option(4, "How often the changed text is read again.", ge=1, le=20)
+    rounds: int = option(4, "How many times the text is read, each time with the changes so far.", ge=1, le=20)
 
     def chosen_for(self, model: str) -> RepairOptions:
         """Return these options with the margin that was chosen for a model."""

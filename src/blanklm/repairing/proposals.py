@@ -119,7 +119,7 @@ class Proposer:
             return
         one, two = self.units[i].text, self.units[i + 1].text
         if one.lower() == two.lower() or (self.lexicon and (self.lexicon.misspelt(one) or self.lexicon.misspelt(two))):
-            return  # spelling is mended first
+            return  # spelling is corrected first
         if self._begins_sentence(i):
             two = two[:1].upper() + two[1:]
             one = one if one == "I" or (self.lexicon and self._proper(one)) else one[:1].lower() + one[1:]

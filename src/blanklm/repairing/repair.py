@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,18 @@ class Repair:
     original: str
     text: str
     edits: tuple[Edit, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """Show the text in a notebook, with what was taken out and put in."""
+        shown, at = "", 0
+        for edit in self.edits:
+            old, new = (html.escape(part) for part in (edit.old, edit.new))
+            shown += f"{html.escape(self.original[at : edit.start])}<del>{old}</del><ins>{new}</ins>"
+            at = edit.end
+        return f"<p>{shown}{html.escape(self.original[at:])}</p>"
 
     @property
     def changed(self) -> bool:

@@ -1,4 +1,4 @@
-"""How probable each word is where it stands, given all the others: leave one out."""
+"""How probable each word is in its place, given all the others: leave one out."""
 
 from __future__ import annotations
 

@@ -6,24 +6,22 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blanklm.core.template import Blank
-from blanklm.restoration.notation.document import LONGEST_GAP
+from blanklm.restoration.proposals import ELSE, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from blanklm.restoration.draft import Part
-    from blanklm.restoration.options import RestoreOptions
 
 MIN_LENGTH_SHARE = 0.02  # lengths with less posterior mass than this are not searched
 MOST_LENGTHS = 8  # lengths of a gap of unknown length that are searched
+MOST_MIXED = 0.9  # of the probability that formulae have: so often is the likeliest right where many words agree
+TRUST = 0.25  # the power of a model's probability by which it chooses among formulae; tuned on validation texts
 MIN_REPORTED_SHARE = 0.001  # lengths with less posterior mass than this are not reported
-LETTERS_PER_SPACE = 3  # there is at most one space for so many letters, and one more
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,7 @@ class Candidate:
 
     text: str
     log_prob: float
+    formula: str | None = None  # that has it in this place, if one has
 
     @property
     def probability(self) -> float:
@@ -57,7 +56,7 @@ class GapRestoration:
 
     @property
     def confidence(self) -> list[float]:
-        """For each character of the best candidate, its probability among the candidates of that length."""
+        """For each character of the best candidate, the probability of the candidates that agree with it."""
         return [place[character] for place, character in zip(self.places, self.best, strict=True)]
 
 
@@ -137,20 +136,53 @@ def reranked(
     return [Candidate(candidates[i].text, min(0.0, float(after[i]))) for i in order], posterior
 
 
+def raised(candidates: Sequence[Candidate], proposals: Sequence[Proposal]) -> list[Candidate]:
+    """Mix the probabilities of candidates with those that formulae give to what they have here; best first.
+
+    p = (1 - m) p(model) + m q with q in proportion to weight * p(model)^TRUST, and m the share of the weight that
+    formulae have.
+    """
+    by_text = {proposal.text: proposal for proposal in proposals}
+    # A model may lack a letter of what a formula has.
+    proposed = {c.text: by_text[c.text] for c in candidates if c.text in by_text and c.probability}
+    weight = sum(proposal.weight for proposal in proposed.values())
+    votes = {c.text: proposed[c.text].weight * c.probability**TRUST for c in candidates if c.text in proposed}
+    mixed = MOST_MIXED * weight / (weight + ELSE)
+    after = []
+    for c in candidates:
+        p = (1 - mixed) * c.probability + mixed * votes.get(c.text, 0.0) / (sum(votes.values()) or 1.0)
+        formula = proposed[c.text].formula if c.text in proposed else None
+        after.append(Candidate(c.text, math.log(p) if p else c.log_prob, formula))
+    return sorted(after, key=lambda candidate: -candidate.log_prob)
+
+
 def places_of(candidates: Sequence[Candidate]) -> tuple[dict[str, float], ...]:
-    """Return for each place of the best candidate the characters there, by their share of the candidates as long."""
+    """Return for each place of the best candidate the characters there, with the probability of the candidates as long.
+
+    What was not found counts for no character, so none is shown as more probable than it is.
+    """
     length = len(candidates[0].text)
-    same_length = [c for c in candidates if len(c.text) == length]
-    total = sum(c.probability for c in same_length)
     places = []
     for place in range(length):
         share: defaultdict[str, float] = defaultdict(float)
-        for candidate in same_length:
-            # If all probabilities underflow to 0, the best candidate has the whole share.
-            part = candidate.probability / total if total else float(candidate is candidates[0])
-            share[candidate.text[place]] += part
-        places.append(dict(sorted(share.items(), key=lambda item: -item[1])))
+        for candidate in candidates:
+            if len(candidate.text) == length:
+                share[candidate.text[place]] += candidate.probability
+        places.append({c: min(1.0, p) for c, p in sorted(share.items(), key=lambda item: -item[1])})
     return tuple(places)
+
+
+def letters_in(text: str) -> int:
+    return sum(character.isalpha() for character in text)
+
+
+def letter_distribution(candidates: Sequence[Candidate]) -> dict[int, float]:
+    """Return how many letters the candidates have, by their share of the probability, most probable first."""
+    total = sum(c.probability for c in candidates)
+    share: defaultdict[int, float] = defaultdict(float)
+    for candidate in candidates:
+        share[letters_in(candidate.text)] += candidate.probability / total if total else 1 / len(candidates)
+    return dict(sorted(share.items(), key=lambda item: -item[1]))
 
 
 def _best_combinations(choices: Sequence[Sequence[Candidate]], top: int) -> list[Hypothesis]:
@@ -172,48 +204,3 @@ def _best_combinations(choices: Sequence[Sequence[Candidate]], top: int) -> list
                 seen.add(following)
                 heapq.heappush(queue, (-hypothesis(following).log_prob, following))
     return best
-
-
-# --- Lengths in letters -------------------------------------------------------------------------------------------
-# Editors of stones count letters: the spaces between words, which no stone has, do not count. To a model a space is a
-# character like any other. So it restores a gap of n letters and room for some spaces, and the restorations with n
-# letters are kept: with A the event that a restoration has so many, p(r | A) = p(r) / p(A), where p(A) is the share of
-# A among all candidates.
-
-
-def with_room_for_spaces(parts: Sequence[Part]) -> list[Part]:
-    """Widen the gaps whose lengths count letters; gaps that touch must keep their exact lengths."""
-    widened = list(parts)
-    for at, part in enumerate(parts):
-        neighbours = [*parts[max(0, at - 1) : at], *parts[at + 1 : at + 2]]
-        touches = any(isinstance(neighbour, Blank) for neighbour in neighbours)
-        if isinstance(part, Blank) and part.max is not None and not touches:
-            widened[at] = replace(part, max=min(LONGEST_GAP, part.max + part.max // LETTERS_PER_SPACE + 1))
-    return widened
-
-
-def with_letter_counts(restoration: Restoration, parts: Sequence[Part], options: RestoreOptions) -> Restoration:
-    """Keep the candidates that have as many letters as the gaps of ``parts``."""
-    blanks = [part for part in parts if isinstance(part, Blank)]
-    gaps = [_counted(blank, gap, options) for blank, gap in zip(blanks, restoration.gaps, strict=True)]
-    return Restoration.of(gaps, options.top)
-
-
-def _counted(blank: Blank, gap: GapRestoration, options: RestoreOptions) -> GapRestoration:
-    """Keep the candidates with as many letters as the blank has; if there is none, keep all and abstain."""
-    if blank == Blank():
-        return replace(gap, candidates=gap.candidates[: options.top])
-    counted = [(c, len(c.text.replace(" ", ""))) for c in gap.candidates]
-    fitting = [(c, letters) for c, letters in counted if blank.min <= letters <= (blank.max or LONGEST_GAP)]
-    if not fitting:
-        return replace(gap, reason="no restoration with so many letters was found")
-    total = sum(c.probability for c, _ in fitting)
-    share = total / sum(c.probability for c in gap.candidates)
-    kept = [Candidate(c.text, min(0.0, c.log_prob - math.log(share))) for c, _ in fitting[: options.top]]
-    lengths: defaultdict[int, float] = defaultdict(float)
-    for candidate, letters in fitting:
-        lengths[letters] += candidate.probability / total
-    too_improbable = gap.candidates[0].probability < options.abstain_below  # else it abstained for another reason
-    reason = None if too_improbable and kept[0].probability >= options.abstain_below else gap.reason
-    ordered = dict(sorted(lengths.items(), key=lambda item: -item[1]))
-    return GapRestoration(tuple(kept), places_of(kept), ordered, reason)

@@ -1,6 +1,6 @@
 """Restore a damaged text as its editor wrote it: Leiden notation or EpiDoc in, the same out, with its evidence.
 
-``restore("ἔδοξεν τῆι βουλῆι κα[. . 5 . .] δήμωι").text`` should be the text with ``[ι τωι]`` in the place of the gap.
+``restore("ἔδοξεν τῆι βουλῆι κα[. . 4 . .] δήμωι").text`` should be the text with ``[ὶ τῶι]`` in the place of the gap.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def restore(
 
     ``model`` is the bundled one of the language by default.
     """
+    if not isinstance(source, str | bytes):
+        raise BlankLMError(f"a text to restore is a string or the bytes of a file, not {type(source).__name__}")
     chosen = RestoreOptions.of(**options)
     document = parse(source, chosen.notation)
     return restore_document(document, restorers_for(document, chosen, model, device), chosen)

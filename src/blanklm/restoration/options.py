@@ -22,7 +22,7 @@ class RestoreOptions:
         0.0, "Leave characters lost that are less probable than this.", "--min-confidence", "--sure", ge=0, le=1
     )
     parallels: int = option(3, "How many parallels per gap.", ge=0, le=20)
-    count: Count = option("characters", "What lengths count: all characters, or letters only (no spaces).")
+    count: Count = option("letters", "What lengths count: letters alone, or all characters (spaces too).")
     attribute: bool = option(False, "Say where and when the text was written.", "--attribute")
 
     def __post_init__(self) -> None:

@@ -9,23 +9,21 @@ names (made by ``paper/bundled/formulae.py``).
 from __future__ import annotations
 
 import json
-import lzma
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate, takewhile
-from pathlib import Path
 from typing import Any
 
 from blanklm.data import read_corpus
 from blanklm.errors import DataError
 from blanklm.restoration.lexicon import readable
 from blanklm.restoration.normalise import normalise
+from blanklm.restoration.proposals import Index
 from blanklm.restoration.records import Parallel
 
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
-FORMULAE = Path(__file__).parent / "formulae"
 LONGEST_FORMULA = 7  # words
 MIN_RESTORED = 3  # characters of the restored words; fewer are not worth a parallel
 QUOTED_CONTEXT = 40  # characters of a text to quote on each side
@@ -42,7 +40,7 @@ class Parallels(ABC):
         try:
             return TrainingTexts(records(language))
         except DataError:
-            return Formulae.load(language)
+            return Formulae(Index.of(language))
 
     def find(self, before: str, restored: str, behind: str, most: int = 3) -> list[Parallel]:
         """Return the closest parallels for ``restored`` between ``before`` and ``behind``, closest first."""
@@ -102,15 +100,8 @@ class TrainingTexts(Parallels):
 class Formulae(Parallels):
     """An index of the runs of words that occur in several texts."""
 
-    def __init__(self, formulae: dict[str, tuple[int, tuple[str, ...]]]) -> None:
-        self.formulae = formulae
-
-    @classmethod
-    def load(cls, language: str) -> Formulae:
-        path = FORMULAE / f"{language}.tsv.xz"
-        rows = lzma.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
-        split = (row.split("\t") for row in rows)
-        return cls({words: (int(texts), tuple(names.split("|"))) for words, texts, names in split})
+    def __init__(self, index: Index) -> None:
+        self.formulae = index.formulae
 
     def _closest(self, before: list[str], words: list[str], behind: list[str], most: int) -> list[Parallel]:
         parallels: list[Parallel] = []

@@ -11,9 +11,11 @@ from blanklm.core.template import Blank
 from blanklm.restoration.candidates import GapRestoration
 from blanklm.restoration.notation import Lacuna, Letters, Passage, Supplement, position
 from blanklm.restoration.notation.document import refusal
-from blanklm.restoration.notation.language import as_written, script
+from blanklm.restoration.notation.language import script
 from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.records import GapRecord, HypothesisRecord, Parallel, PassageRecord, RestorationRecord
+from blanklm.restoration.spelling import Spelling
+from blanklm.restoration.touching import can_be_cut, cut, cut_gap
 
 if TYPE_CHECKING:
     from blanklm.restoration.restorer import Restorer
@@ -38,7 +40,8 @@ class PassageRestorer:
             for part in passage.parts
             if isinstance(part, Lacuna) or not part.foreign or all(script(c) in (None, language) for c in part.text)
         ]
-        self.letters = "".join(part.text for part in self.parts if isinstance(part, Letters))
+        letters = "".join(part.text if isinstance(part, Letters) else " " for part in self.parts)
+        self.spelling = Spelling.of(letters, language)
 
     def restore(
         self, options: RestoreOptions, first: int, progress: Callable[[int], None]
@@ -46,45 +49,64 @@ class PassageRestorer:
         """Restore the lacunae, which are numbered in the document from ``first``."""
         groups = self._groups()
         answer = self.restorer.restore([self._model_part(group) for group in groups], options, progress)
-        lacunae = [group for group in groups if not isinstance(group, Letters)]
-        best = {group[0]: gap.best for group, gap in zip(lacunae, answer.gaps, strict=True) if len(group) == 1}
-        records: list[GapRecord] = []
-        for group, gap in zip(lacunae, answer.gaps, strict=True):
-            for lacuna in group:
-                restored = gap if len(group) == 1 else GapRestoration((), (), {}, TOUCHING)
-                records.append(self._record(first + len(records), lacuna, restored, best, options))
+        touching = [group for group in groups if not isinstance(group, Letters)]
+        restored: list[tuple[Lacuna, GapRestoration]] = []
+        for group, gap in zip(touching, answer.gaps, strict=True):
+            restored += zip(group, self._apart(group, gap, options.count == "letters"), strict=True)
+        best = {lacuna: gap.best for lacuna, gap in restored if gap.candidates}
+        records = [
+            self._record(number, lacuna, gap, best, options) for number, (lacuna, gap) in enumerate(restored, first)
+        ]
         hypotheses = []
-        if len(best) == len(lacunae):
+        if len(best) == len(records):
             for hypothesis in answer.hypotheses:
                 spans = [
-                    as_written(span, gap.before[-1:], gap.behind[:1], self.letters)
-                    for span, gap in zip(hypothesis.spans, records, strict=True)
+                    piece
+                    for group, span in zip(touching, hypothesis.spans, strict=True)
+                    for piece in cut(span, [lacuna.blank for lacuna in group], options.count == "letters")
                 ]
-                hypotheses.append(HypothesisRecord(spans, hypothesis.probability))
+                written = [
+                    self.spelling.write(span, record.before, record.behind)
+                    for span, record in zip(spans, records, strict=True)
+                ]
+                hypotheses.append(HypothesisRecord(written, hypothesis.probability))
         number = count(first)
         parts = [part.text if isinstance(part, Letters) else next(number) for part in self.parts]
         return PassageRecord(self.language, parts, [record.gap for record in records], hypotheses), records
 
     def _groups(self) -> list[Letters | list[Lacuna]]:
-        """Return letters and lacunae; lacunae that touch are in one group, unless all their lengths are known."""
+        """Return letters and lacunae; lacunae that touch are in one group."""
         groups: list[Letters | list[Lacuna]] = []
         for part in self.parts:
-            last = groups[-1] if groups else None
             if isinstance(part, Letters):
                 groups.append(part)
-            elif isinstance(last, list) and None in (last[-1].blank.length, part.blank.length):
-                last.append(part)
+            elif groups and isinstance(groups[-1], list):
+                groups[-1].append(part)
             else:
                 groups.append([part])
         return groups
+
+    def _apart(self, group: list[Lacuna], gap: GapRestoration, letters_only: bool) -> list[GapRestoration]:
+        """Return the restoration of each lacuna of a group that was restored as one."""
+        blanks = [lacuna.blank for lacuna in group]
+        if len(group) == 1:
+            return [gap]
+        if not can_be_cut(blanks):
+            return [GapRestoration((), (), {}, TOUCHING)] * len(group)
+        return cut_gap(gap, blanks, letters_only)
 
     def _model_part(self, group: Letters | list[Lacuna]) -> str | Blank:
         if isinstance(group, Letters):
             for index, letter in self.restorer.unknown(group.text):
                 message = f"the model does not know the letter {letter!r}: replace it or take it out"
                 raise refusal(self.source, group.places[index], message)
-            return group.text
+            return self._read(group.text)
         return reduce(Lacuna.joined, group).blank
+
+    def _read(self, text: str) -> str:
+        """Return a text in the spelling of the models."""
+        lexicon = self.restorer.lexicon
+        return self.spelling.read(text, lambda word: lexicon is not None and word in lexicon.words)
 
     def _around(self, lacuna: Lacuna, best: Mapping[Lacuna, str]) -> tuple[str, str]:
         """Return the text before and behind a lacuna, with the ``best`` of each other lacuna, or ``-``."""
@@ -101,7 +123,7 @@ class PassageRestorer:
         if options.parallels and gap.reason is None:
             from blanklm.restoration.parallels import Parallels
 
-            left, right = self._around(lacuna, best)
+            left, right = map(self._read, self._around(lacuna, best))
             parallels = Parallels.of(self.language).find(left, gap.best, right, options.parallels)
         return GapRecord(
             gap=number,
@@ -112,11 +134,12 @@ class PassageRestorer:
             written=self.source[lacuna.start : lacuna.end],
             min=None if lacuna.blank == Blank() else lacuna.blank.min,
             max=lacuna.blank.max,
+            unit="letters" if options.count == "letters" and lacuna.blank != Blank() else "characters",
             before=before[-SHOWN_CONTEXT:],
             behind=behind[:SHOWN_CONTEXT],
             abstained=gap.reason is not None,
             reason=gap.reason,
-            restorations=self._restorations(lacuna, gap, before[-1:], behind[:1], options.min_confidence),
+            restorations=self._restorations(lacuna, gap, before, behind, options.min_confidence),
             confidence=gap.confidence,
             places=list(gap.places),
             lengths=gap.lengths,
@@ -129,10 +152,11 @@ class PassageRestorer:
         """Return the candidates as they are written; in the best, characters below ``min_confidence`` stay lost."""
         records: list[RestorationRecord] = []
         for candidate in gap.candidates:
-            text, certain = as_written(candidate.text, before, behind, self.letters), certainty(candidate.probability)
+            text = self.spelling.write(candidate.text, before, behind)
+            certain = certainty(candidate.probability)
             kept = text
             if not records:
                 kept = "".join(c if p >= min_confidence else "-" for c, p in zip(text, gap.confidence, strict=True))
             written = lacuna.written(Supplement(kept, certain))
-            records.append(RestorationRecord(text, candidate.probability, certain, written))
+            records.append(RestorationRecord(text, candidate.probability, certain, written, candidate.formula))
         return records

@@ -62,6 +62,7 @@ class RestorationRecord:
     probability: float
     certainty: str = field(metadata=doc("high, medium or low."))
     written: str = field(metadata=doc("As it is written in the document, in the place of the gap."))
+    formula: str | None = field(default=None, metadata=doc("The formula of the index that has it here, if one has."))
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,13 @@ class GapRecord:
     written: str
     min: int | None
     max: int | None
+    unit: str = field(metadata=doc("What min, max and lengths count: letters, or characters."))
     before: str = field(metadata=doc("The text before it, with - for another gap."))
     behind: str
     abstained: bool
     reason: str | None = field(metadata=doc("Why it is left as it is, if it is."))
     restorations: list[RestorationRecord] = field(metadata=doc("Best first."))
-    confidence: list[float] = field(metadata=doc("Of each character of the best."))
+    confidence: list[float] = field(metadata=doc("Of each character of the best: the probability of all that have it."))
     places: list[dict[str, float]] = field(metadata=doc("The characters that compete for each place of the best."))
     lengths: dict[int, float] = field(metadata=doc("How probable each length is."))
     parallels: list[Parallel]

@@ -32,13 +32,13 @@ def report(edition: Edition) -> Iterator[RenderableType]:
             yield _where_and_when(passage.attribution)
 
 
-def _extent(least: int | None, most: int | None) -> str:
+def _extent(gap: GapRecord) -> str:
     """Return the length of a lacuna in words."""
-    if least is None:
+    if gap.min is None:
         return "extent unknown"
-    if least == most:
-        return f"{least} character{'s' if least > 1 else ''}"
-    return f"at least {least} characters" if most is None else f"{least} to {most} characters"
+    if gap.min == gap.max:
+        return f"{gap.min} {gap.unit if gap.min > 1 else gap.unit[:-1]}"
+    return f"at least {gap.min} {gap.unit}" if gap.max is None else f"{gap.min} to {gap.max} {gap.unit}"
 
 
 def _where_and_when(attribution: AttributionRecord) -> RenderableType:
@@ -79,7 +79,7 @@ def _together(passage: PassageRecord) -> RenderableType:
 
 
 def _lacuna(gap: GapRecord) -> RenderableType:
-    place = f", line {gap.line}, column {gap.column}: {_extent(gap.min, gap.max)}"
+    place = f", line {gap.line}, column {gap.column}: {_extent(gap)}"
     parts: list[RenderableType] = [Text(f"\nGap {gap.gap}", style="bold").append(place, style="not bold")]
     if gap.restorations:
         parts += [Padding(part, INDENT, expand=False) for part in _details(gap)]
@@ -94,7 +94,10 @@ def _details(gap: GapRecord) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for rank, candidate in enumerate(gap.restorations[:SHOWN]):
         text = _coloured(gap) if rank == 0 else Text(candidate.text)
-        table.add_row(f"{candidate.probability:6.1%}", Text("[").append(text).append("]"))
+        shown = Text("[").append(text).append("]")
+        if candidate.formula:
+            shown.append(f"  formula: {candidate.formula}", style="dim")
+        table.add_row(f"{candidate.probability:6.1%}", shown)
     if len(gap.restorations) > SHOWN:
         table.add_row("", Text(f"and {len(gap.restorations) - SHOWN} more", style="dim"))
     yield table

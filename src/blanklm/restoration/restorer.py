@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from blanklm import pretrained
 from blanklm.core.special import BLANK, UNK
@@ -22,34 +20,37 @@ from blanklm.core.template import Blank
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 from blanklm.models.lblm import CharacterModel
-from blanklm.models.mixed_lblm import MixedLBLM
+from blanklm.models.packed_linear import pack_linears
 from blanklm.restoration.candidates import (
     Candidate,
     GapRestoration,
     Restoration,
     length_distribution,
+    letter_distribution,
+    letters_in,
     likely_lengths,
     places_of,
+    raised,
     reranked,
-    with_letter_counts,
-    with_room_for_spaces,
     without_redundant_spaces,
 )
-from blanklm.restoration.draft import Draft, OpenGap, Part, Window, around, block_numbers, centred, replaced
+from blanklm.restoration.draft import Draft, OpenGap, Part, Window, block_numbers, centred
+from blanklm.restoration.guesses import FIT_WEIGHT, SEARCH_WINDOW, Guesses
 from blanklm.restoration.lexicon import Lexicon
 from blanklm.restoration.normalise import normalise_with_positions
 from blanklm.restoration.notation.document import LONGEST_GAP
+from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import DEFAULTS, RestoreOptions
-from blanklm.restoration.search import FilledText, Progress, fill_greedily, log_probs_of, search_beams, unwatched
+from blanklm.restoration.proposals import Index, Proposal
+from blanklm.restoration.search import Fills, Progress, Wanted, log_probs_of_fills, search_beams, unwatched
 from blanklm.training import checkpoint
 
 LONGEST_SEARCHED_GAP = 40  # characters; a longer gap gets one greedy guess instead of a beam search
-SEARCH_WINDOW = 32  # characters on either side of a gap that are encoded again for each draft of a search
 BEAM_MARGIN = 9.0  # nats below the best at which a draft is dropped
 MIN_RERANKED = 20  # candidates that are reranked, even if fewer are asked for
-FIT_SPAN = 6  # characters on either side of a gap of unknown length that should fit a candidate
-FIT_CONTEXT = 64  # characters on either side that are read to score the fit
-FIT_WEIGHT = 0.25  # tuned on validation texts
+MIN_RIGHT = 1e-3  # at least so much of the probability is taken to have as many letters as the gap
+LONGEST_PROPOSAL = 30  # characters
+PROPOSING_CONTEXT = 80  # characters on either side of a gap in which formulae are looked up
 
 
 class Restorer:
@@ -76,7 +77,12 @@ class Restorer:
         if not isinstance(loaded.model, CharacterModel):
             raise BlankLMError(f"{name_or_folder} does not restore: give a model such as greek or latin")
         model = loaded.model.to(checkpoint.device_for(device))
+        pack_linears(model)
         return cls(model, loaded.tokenizer, loaded.about, Lexicon.load(folder))
+
+    @property
+    def guesses(self) -> Guesses:
+        return Guesses(self.model, self.temperature)
 
     @property
     def longest(self) -> int:
@@ -90,6 +96,11 @@ class Restorer:
     @property
     def language(self) -> str:
         return self.about.get("language", "")
+
+    @property
+    def index(self) -> Index | None:
+        """The formulae of its language, if it is one of the package's."""
+        return Index.of(CODES[self.language]) if self.language in CODES else None
 
     def unknown(self, text: str) -> list[tuple[int, str]]:
         """Return (index, character) of each character of ``text`` that the model does not know: another script."""
@@ -107,22 +118,16 @@ class Restorer:
 
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
-        if options.count == "letters":
-            top = max(2 * options.top, 40)  # those with another number of letters will be dropped
-            wide = self._restore(with_room_for_spaces(parts), top, options.abstain_below, progress)
-            return with_letter_counts(wide, parts, options)
-        return self._restore(parts, options.top, options.abstain_below, progress)
-
-    def _restore(self, parts: Sequence[Part], top: int, abstain_below: float, progress: Progress) -> Restoration:
-        (open_gaps,) = self._open_gaps([self._draft(parts)], progress)
+        draft = self._draft(parts, options.count == "letters" and self.model.predicts_lengths)
+        (open_gaps,) = self._open_gaps([draft], progress)
         gaps: list[GapRestoration] = []
         for open_gap in open_gaps:  # one by one, to report progress
-            gaps += self._restore_gaps([open_gap], top, abstain_below, progress)
+            gaps += self._restore_gaps([open_gap], options.top, options.abstain_below, progress, self.index)
             progress(1)
-        return Restoration.of(gaps, top)
+        return Restoration.of(gaps, options.top)
 
     def rank(self, documents: Sequence[Sequence[Part]], n: int = 20) -> list[list[list[Candidate]]]:
-        """Return the ``n`` best candidates for each gap of each text, searching all gaps in one batch."""
+        """Return the ``n`` best candidates for each gap of each text; lengths are in characters."""
         texts = self._open_gaps([self._draft(parts) for parts in documents])
         restored = iter(self._restore_gaps([gap for gaps in texts for gap in gaps], n, 0.0))
         return [[list(next(restored).candidates) for _ in gaps] for gaps in texts]
@@ -130,10 +135,10 @@ class Restorer:
     def fill(self, documents: Sequence[Sequence[Part]]) -> list[list[str]]:
         """Return the greedy guess for each gap of each text."""
         drafts = [self._draft(parts) for parts in documents]
-        self._settle_lengths(drafts, unwatched)
-        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self._fill(drafts, unwatched)]
+        self.guesses.settle_lengths(drafts, unwatched, settles_all=True)
+        return [[self.tokenizer.decode(ids) for ids in spans] for spans in self.guesses.fill(drafts, unwatched)]
 
-    def _draft(self, parts: Sequence[Part]) -> Draft:
+    def _draft(self, parts: Sequence[Part], count_letters: bool = False) -> Draft:
         blanks = [part for part in parts if isinstance(part, Blank)]
         if not blanks:
             raise BlankLMError("there is no gap in the text: nothing to restore")
@@ -145,14 +150,14 @@ class Restorer:
                 raise BlankLMError("a gap touches a gap of unknown length: join the two")
         if not self.model.predicts_lengths and any(blank.length is None for blank in blanks):
             raise BlankLMError("this model must know the length of every gap: give exact lengths")
-        return Draft.of(parts, self.tokenizer)
+        return Draft.of(parts, self.tokenizer, count_letters)
 
     # --- Candidates for gaps ------------------------------------------------------------------------------------
 
     def _open_gaps(self, drafts: Sequence[Draft], progress: Progress = unwatched) -> list[list[OpenGap]]:
         """Return the gaps of each draft, with the best guess in all others."""
-        posteriors = self._settle_lengths(drafts, progress)
-        guesses = iter(self._fill([draft for draft in drafts if len(draft.gaps) > 1], progress))
+        posteriors = self.guesses.settle_lengths(drafts, progress)
+        guesses = iter(self.guesses.fill([draft for draft in drafts if len(draft.gaps) > 1], progress))
         open_gaps = []
         for draft, by_gap in zip(drafts, posteriors, strict=True):
             spans = next(guesses) if len(draft.gaps) > 1 else draft.spans
@@ -160,32 +165,79 @@ class Restorer:
         return open_gaps
 
     def _restore_gaps(
-        self, gaps: Sequence[OpenGap], top: int, abstain_below: float, progress: Progress = unwatched
+        self,
+        gaps: Sequence[OpenGap],
+        top: int,
+        abstain_below: float,
+        progress: Progress = unwatched,
+        index: Index | None = None,
     ) -> list[GapRestoration]:
-        """Search, rerank and cut the candidates of gaps, all in one batch."""
+        """Search, rerank and cut the candidates of gaps, those that the ``index`` of formulae proposes among them."""
         windows = [self._windows(gap) for gap in gaps]
-        fills = iter(self._fills([window for of_gap in windows for window in of_gap], max(top, MIN_RERANKED), progress))
-        pools = []  # candidates of each gap
-        for gap, of_gap in zip(gaps, windows, strict=True):
-            pool = [
-                Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob + window.log_p_length)
-                for window in of_gap
-                for fill in next(fills)
-            ]
-            if gap.posterior is not None:
-                pieces = gap.draft.pieces[gap.number : gap.number + 2]
-                before, behind = (self.tokenizer.decode(piece) for piece in pieces)
-                pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
-            pools.append(sorted(pool, key=lambda c: -c.log_prob)[: max(top, MIN_RERANKED)])
+        found = self._fills(gaps, windows, max(top, MIN_RERANKED), progress)
+        proposals = [self._proposals(gap, index) if index else [] for gap in gaps]
+        pools = [
+            self._pool(gap, of_gap, fills, proposed, max(top, MIN_RERANKED), progress)
+            for gap, of_gap, fills, proposed in zip(gaps, windows, found, proposals, strict=True)
+        ]
         scores = self._rerank_scores(gaps, windows, pools, progress)
         restored = []
-        for gap, of_gap, pool, gains in zip(gaps, windows, pools, scores, strict=True):
+        for gap, of_gap, pool, gains, proposed in zip(gaps, windows, pools, scores, proposals, strict=True):
             lengths = {of_gap[0].length: 1.0} if gap.posterior is None else length_distribution(gap.posterior)
             ranked, lengths = reranked(pool, gains, lengths)
+            ranked = raised(ranked, proposed) if proposed else ranked
+            if gap.letters is not None:
+                lengths = letter_distribution(ranked)
             reason = _reason_to_abstain(ranked[0], of_gap, abstain_below)
             # Candidates beyond the first ``top`` count for the probabilities of characters, too.
             restored.append(GapRestoration(tuple(ranked[:top]), places_of(ranked), lengths, reason))
         return restored
+
+    def _pool(
+        self,
+        gap: OpenGap,
+        windows: Sequence[Window],
+        fills: Sequence[Fills],
+        proposals: Sequence[Proposal],
+        size: int,
+        progress: Progress,
+    ) -> list[Candidate]:
+        """Return the best candidates for a gap, and the proposals that are not among them."""
+        shares = [math.exp(window.log_p_length) * part.right for window, part in zip(windows, fills, strict=True)]
+        right = math.log(max(sum(shares), MIN_RIGHT)) if gap.letters else 0.0  # log p of as many letters
+        pool = [
+            Candidate(self.tokenizer.decode(window.gap_of(fill.ids)), fill.log_prob - right)
+            for window, part in zip(windows, fills, strict=True)
+            for fill in part
+        ]
+        if gap.posterior is not None:
+            pieces = gap.draft.pieces[gap.number : gap.number + 2]
+            before, behind = (self.tokenizer.decode(piece) for piece in pieces)
+            pool = without_redundant_spaces(pool, before, behind, gap.draft.gaps[gap.number].min)
+        pool = sorted(pool, key=lambda c: -c.log_prob)[:size]
+        for window in windows:
+            known = {candidate.text for candidate in pool}
+            texts = [p.text for p in proposals if len(p.text) == window.length and p.text not in known]
+            if texts:
+                ids = self.tokenizer.encode_many(texts)
+                whole = [
+                    [*window.ids[: window.start], *of_gap, *window.ids[window.start + window.length :]]
+                    for of_gap in ids
+                ]
+                log_probs = log_probs_of_fills(self.model, window.ids, whole, self.temperature, SEARCH_WINDOW, progress)
+                log_p = window.log_p_length - right
+                pool += [Candidate(text, found + log_p) for text, found in zip(texts, log_probs, strict=True)]
+        return pool
+
+    def _proposals(self, gap: OpenGap, index: Index) -> list[Proposal]:
+        """Return what formulae have in the place of a gap."""
+        ids, start = gap.filled_with([])
+        before = self.tokenizer.decode(ids[max(0, start - PROPOSING_CONTEXT) : start])
+        behind = self.tokenizer.decode(ids[start : start + PROPOSING_CONTEXT])
+        blank = gap.draft.gaps[gap.number]
+        fewest, most = gap.letters or (1, LONGEST_GAP)
+        lengths = blank.min, min(blank.max or LONGEST_PROPOSAL, LONGEST_PROPOSAL)
+        return index.proposals(before, behind, lengths, lambda text: fewest <= letters_in(text) <= most)
 
     def _windows(self, gap: OpenGap) -> list[Window]:
         """Return a window for each length to try: those that can be searched, or, if there is none, all likely ones."""
@@ -200,23 +252,30 @@ class Restorer:
             windows.append(Window(ids[first:end], start - first, k, log_p))
         return windows
 
-    def _fills(self, windows: Sequence[Window], beam: int, progress: Progress) -> list[list[FilledText]]:
-        """Search the short gaps; a long one has its greedy guess only."""
-        short = [i for i, window in enumerate(windows) if window.length <= LONGEST_SEARCHED_GAP]
-        long = [i for i, window in enumerate(windows) if window.length > LONGEST_SEARCHED_GAP]
+    def _fills(
+        self, gaps: Sequence[OpenGap], windows: Sequence[Sequence[Window]], beam: int, progress: Progress
+    ) -> list[list[Fills]]:
+        """Search the short gaps; a long one has its greedy guess only. Return the fills of each window of each gap."""
+        flat = [(number, window) for number, of_gap in enumerate(windows) for window in of_gap]
+        short = [i for i, (_, window) in enumerate(flat) if window.length <= LONGEST_SEARCHED_GAP]
         beams = search_beams(
             self.model,
-            [windows[i].ids for i in short],
+            [flat[i][1].ids for i in short],
             beam,
             within=BEAM_MARGIN,
             temperature=self.temperature,
             window=SEARCH_WINDOW,
             progress=progress,
+            wanted=[Wanted(flat[i][0], gaps[flat[i][0]].letters, flat[i][1].log_p_length) for i in short],
         )
-        blocks = [block_numbers(len(windows[i].ids), [(windows[i].start, windows[i].length)]) for i in long]
-        guesses = fill_greedily(self.model, [windows[i].ids for i in long], blocks, self.temperature, progress)
-        fills = dict(zip(short, beams, strict=True)) | {i: [g] for i, g in zip(long, guesses, strict=True)}
-        return [fills[i] for i in range(len(windows))]
+        long = [(i, window) for i, (_, window) in enumerate(flat) if window.length > LONGEST_SEARCHED_GAP]
+        blocks = [block_numbers(len(window.ids), [(window.start, window.length)]) for _, window in long]
+        guesses = self.guesses.guess([window.ids for _, window in long], blocks, progress)
+        found = dict(zip(short, beams, strict=True))
+        for (i, window), guess in zip(long, guesses, strict=True):
+            found[i] = Fills([replace(guess, log_prob=guess.log_prob + window.log_p_length)])
+        rest = iter(found[i] for i in range(len(flat)))
+        return [[next(rest) for _ in of_gap] for of_gap in windows]
 
     def _rerank_scores(
         self,
@@ -230,9 +289,9 @@ class Restorer:
             (*gap.filled_with(self.tokenizer.encode(candidate.text)), len(candidate.text))
             for gap, pool in zip(gaps, pools, strict=True)
             for candidate in pool
-            if gap.posterior is not None
+            if gap.is_fitted
         ]
-        fits = iter(self._fit(filled, progress))
+        fits = iter(self.guesses.fit(filled, progress))
         scores = []
         for gap, of_gap, pool in zip(gaps, windows, pools, strict=True):
             window = of_gap[0]  # with other lengths, the text near the gap is the same
@@ -241,113 +300,10 @@ class Restorer:
             if self.lexicon is not None:
                 left, right = self.tokenizer.decode(before), self.tokenizer.decode(behind)
                 gains = [self.lexicon.score(left, candidate.text, right) for candidate in pool]
-            if gap.posterior is not None:
+            if gap.is_fitted:
                 gains = [gain + FIT_WEIGHT * next(fits) for gain in gains]
             scores.append(gains)
         return scores
-
-    # --- Lengths ------------------------------------------------------------------------------------------------
-
-    def _settle_lengths(self, drafts: Sequence[Draft], progress: Progress) -> list[dict[int, Tensor]]:
-        """Choose the unknown lengths, leftmost first in each draft; return their log posteriors [N] by gap."""
-        posteriors: list[dict[int, Tensor]] = [{} for _ in drafts]
-        for number in range(max(len(draft.gaps) for draft in drafts)):
-            turn = [i for i, d in enumerate(drafts) if number < len(d.gaps) and d.gaps[number].length is None]
-            for i in turn:
-                progress(0)
-                posteriors[i][number] = self._length_posterior(drafts[i], number)
-            of_turn = [posteriors[i][number] for i in turn]
-            lengths = self._best_lengths([drafts[i] for i in turn], number, of_turn, progress)
-            for i, length in zip(turn, lengths, strict=True):
-                drafts[i].spans[number] = [BLANK] * length
-        return posteriors
-
-    def _length_posterior(self, draft: Draft, number: int) -> Tensor:
-        """Return log p(k) [N] of a gap, with the unknown lengths after it still unknown."""
-        model, blank = self.model, draft.gaps[number]
-        assert isinstance(model, MixedLBLM)  # _draft has refused unknown lengths for any other
-        ids, starts = draft.with_spans(draft.spans)
-        first, end = centred(len(ids), starts[number], 1, self.longest)
-        tokens = torch.tensor([ids[first:end]], device=model.device)  # [1, L]
-        unknown, least, most = (torch.zeros_like(tokens) for _ in range(3))  # [1, L] each
-        for gap, start in zip(draft.gaps[number:], starts[number:], strict=True):
-            if gap.length is None and first <= start < end:
-                unknown[0, start - first] = 1
-                # A range wider than those of training is left out: the model would take its middle as a hint.
-                if gap.max is not None and gap.max <= 3 * gap.min + 4:
-                    least[0, start - first], most[0, start - first] = gap.min, gap.max
-        lengths = torch.tensor([tokens.shape[1]], device=tokens.device)  # [1]
-        scored = model.score_lengths(tokens, lengths, tokens == BLANK, unknown.bool(), least, most)
-        log_p, _, position = scored  # [G, N], [G], [G]
-        log_p = log_p[(position == starts[number] - first).nonzero()[0, 0]].cpu()  # [N]
-        log_p = log_p[: max(self.longest // 2, blank.min)]  # longer gaps would leave no context
-        k = torch.arange(1, len(log_p) + 1)  # [N]
-        return log_p.masked_fill((k < blank.min) | (k > (blank.max or LONGEST_GAP)), -math.inf).log_softmax(0)
-
-    def _best_lengths(
-        self, drafts: Sequence[Draft], number: int, posteriors: Sequence[Tensor], progress: Progress
-    ) -> list[int]:
-        """Return for a gap of each draft the length with the best sum of posterior, log p of its greedy guess, and fit.
-
-        The posterior alone says little: what would stand there says more.
-        """
-        texts, blocks, tried = [], [], []  # tried: (draft, length, where the gap begins)
-        for i, (draft, posterior) in enumerate(zip(drafts, posteriors, strict=True)):
-            for k in likely_lengths(posterior):
-                spans = replaced(draft.spans, number, [BLANK] * k)
-                ids, starts = draft.with_spans(spans)
-                first, end = around(len(ids), starts[number], k, FIT_CONTEXT)
-                texts.append(ids[first:end])
-                blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
-                tried.append((i, k, starts[number] - first))
-        guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
-        fits = self._fit([(guess.ids, start, k) for guess, (_, k, start) in zip(guesses, tried, strict=True)], progress)
-        best: dict[int, tuple[float, int]] = {}
-        for (i, k, start), guess, fit in zip(tried, guesses, fits, strict=True):
-            log_prob = sum(guess.place_log_probs[start + place] for place in range(k))
-            score = float(posteriors[i][k - 1]) + log_prob + FIT_WEIGHT * fit
-            best[i] = max(best.get(i, (-math.inf, k)), (score, k))
-        return [best[i][1] for i in range(len(drafts))]
-
-    def _fit(self, filled: Sequence[tuple[list[int], int, int]], progress: Progress) -> list[float]:
-        """Return log p of FIT_SPAN characters on either side of what was restored, each side hidden by itself.
-
-        ``filled``: the ids of each text, where its restoration begins, and how long it is.
-        """
-        texts, positions = [], []
-        for ids, start, k in filled:
-            first, end = around(len(ids), start, k, FIT_CONTEXT)
-            at = start - first
-            for side in (range(max(0, at - FIT_SPAN), at), range(at + k, min(end - first, at + k + FIT_SPAN))):
-                texts.append(ids[first:end])
-                positions.append([p for p in side if self.model.writable[ids[first + p]]])
-        log_probs = log_probs_of(self.model, texts, positions, progress)
-        return [left + right for left, right in zip(log_probs[::2], log_probs[1::2], strict=True)]
-
-    # --- Greedy guesses -----------------------------------------------------------------------------------------
-
-    def _fill(self, drafts: Sequence[Draft], progress: Progress) -> list[list[list[int]]]:
-        """Return the greedy guess for the gaps of each draft in ids, window by window; all lengths are settled."""
-        filled = [[list(span) for span in draft.spans] for draft in drafts]
-        while True:
-            texts, blocks, windows = [], [], []
-            for i, (draft, spans) in enumerate(zip(drafts, filled, strict=True)):
-                number = next((n for n, span in enumerate(spans) if BLANK in span), None)
-                if number is None:
-                    continue
-                ids, starts = draft.with_spans(spans)
-                first, end = centred(len(ids), starts[number], len(spans[number]), self.longest)
-                texts.append(ids[first:end])
-                blocks.append(block_numbers(len(ids), zip(starts, map(len, spans), strict=True))[first:end])
-                windows.append((i, first, starts))
-            if not texts:
-                return filled
-            guesses = fill_greedily(self.model, texts, blocks, self.temperature, progress)
-            for (i, first, starts), guess in zip(windows, guesses, strict=True):
-                for span, start in zip(filled[i], starts, strict=True):
-                    for k in range(len(span)):
-                        if first <= start + k < first + len(guess.ids):
-                            span[k] = guess.ids[start + k - first]
 
 
 def _reason_to_abstain(best: Candidate, windows: Sequence[Window], abstain_below: float) -> str | None:

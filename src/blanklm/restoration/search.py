@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
@@ -33,6 +34,18 @@ def unwatched(done: int) -> None:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a search is to find in a text: fills with so many ``letters`` of a ``gap``, which other texts may have, too.
+
+    ``log_prob`` is that of the text itself, such as of the length of its gap.
+    """
+
+    gap: int
+    letters: tuple[int, int] | None = None  # at least and at most; spaces and full stops do not count
+    log_prob: float = 0.0
+
+
+@dataclass(frozen=True)
 class FilledText:
     """A text with its open positions filled, its log p, and the log p of each position when it was written."""
 
@@ -41,14 +54,21 @@ class FilledText:
     place_log_probs: dict[int, float]
 
 
+class Fills(list[FilledText]):
+    """Fills of a text, best first; ``right`` is about the probability that a fill has as many letters as are wanted."""
+
+    right: float = 1.0
+
+
 def fill_greedily(
     model: CharacterModel,
     texts: Sequence[Sequence[int]],
     groups: Sequence[Sequence[int]] | None = None,
     temperature: float = 1.0,
     progress: Progress = unwatched,
+    window: int | None = None,
 ) -> list[FilledText]:
-    """Fill the BLANKs of each text, most confident position first.
+    """Fill the BLANKs of each text, most confident position first; ``window`` as in ``search_beams``.
 
     ``groups`` numbers the positions of each text by gap: in each pass, every gap has its most confident position
     written, so that there are as many passes as the longest gap has positions.
@@ -60,9 +80,10 @@ def fill_greedily(
             group = pad([groups[i] for i in members])[0].to(model.device)
         log_probs = torch.zeros(tokens.shape, device=model.device)  # [B, L]
         opened = tokens == BLANK  # [B, L]
-        while (hidden := tokens == BLANK).any():
+        score, every = _draft_scorer(model, tokens, lengths, window), torch.arange(len(members), device=model.device)
+        while (tokens == BLANK).any():
             progress(0)
-            scores = _score(model, tokens, lengths, hidden)
+            scores = score(tokens, every)
             best, word = _tempered(scores.log_p_word, temperature).max(1)  # [P] each
             gap = scores.text * (int(group.max()) + 1) + group[scores.text, scores.position]  # [P]
             chosen = first_best(best, gap)  # [one per gap]
@@ -97,6 +118,33 @@ def log_probs_of(
     return results
 
 
+def log_probs_of_fills(
+    model: CharacterModel,
+    text: Sequence[int],
+    fills: Sequence[Sequence[int]],
+    temperature: float = 1.0,
+    window: int | None = None,
+    progress: Progress = unwatched,
+) -> list[float]:
+    """Return log p of fills of the BLANKs of a text, as a search that finds them would give it.
+
+    ``fills`` are the text with its BLANKs filled.
+    """
+    tokens, lengths = (part.to(model.device) for part in pad([text]))
+    score, full = _draft_scorer(model, tokens, lengths, window), torch.tensor(fills, device=model.device)  # [R, L]
+    drafts, of = tokens.repeat(len(full), 1), torch.zeros(len(full), dtype=torch.long, device=model.device)
+    log_prob = torch.zeros(len(full), device=model.device)  # [R]
+    while (drafts == BLANK).any():
+        progress(0)
+        scores = score(drafts, of)
+        log_p_word = _tempered(scores.log_p_word, temperature)  # [P, V]
+        place = first_best(log_p_word.max(1).values, scores.text)  # [R] one per draft
+        at = scores.text[place], scores.position[place]
+        drafts[at] = full[at]
+        log_prob += log_p_word[place, full[at]]
+    return log_prob.tolist()
+
+
 def _score(model: CharacterModel, tokens: Tensor, lengths: Tensor, hidden: Tensor) -> LBLMScores:
     """Score in bfloat16 on a GPU."""
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=tokens.is_cuda):
@@ -118,13 +166,20 @@ def first_best(score: Tensor, group: Tensor) -> Tensor:
 
 
 def _batches(
-    texts: Sequence[Sequence[int]], device: torch.device, copies: int = 1
+    texts: Sequence[Sequence[int]], device: torch.device, copies: int = 1, gaps: Sequence[int] | None = None
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Yield texts of similar length that fit in one pass with ``copies`` drafts of each: indices, [B, L] and [B]."""
-    sizes = np.array([max(1, len(text)) for text in texts], dtype=int)
+    """Yield texts of similar length that fit in one pass with ``copies`` drafts of each: indices, [B, L] and [B].
+
+    Texts of the same one of the ``gaps`` come together, and are as one: the drafts are those of the gap.
+    """
+    of_gap: dict[int, list[int]] = {}
+    for i, gap in enumerate(gaps or range(len(texts))):
+        of_gap.setdefault(gap, []).append(i)
+    together = list(of_gap.values())
+    sizes = np.array([max(1, *(len(texts[i]) for i in group)) for group in together], dtype=int)
     by_length = sizes.argsort(kind="stable")
     for run in split_by_budget(sizes[by_length], TOKENS_PER_PASS.get(device.type, 16_384) // copies):
-        members = by_length[run].tolist()
+        members = [i for group in by_length[run] for i in together[group]]
         tokens, lengths = pad([texts[i] for i in members])
         yield members, tokens.to(device), lengths.to(device)
 
@@ -155,69 +210,116 @@ def search_beams(
     temperature: float = 1.0,
     window: int | None = None,
     progress: Progress = unwatched,
-) -> list[list[FilledText]]:
+    wanted: Sequence[Wanted] | None = None,
+) -> list[Fills]:
     """Return the ``beam`` most probable fills of each text that the search finds, best first.
 
-    Drafts less probable than the best of their text by more than ``within`` nats are dropped.
+    Drafts less probable than the best of their text by more than ``within`` nats are dropped. ``wanted`` may say that
+    some of the texts are the same but for the length of a gap: then the ``beam`` best of all of them are found, drafts
+    with as many open positions competing, and their log p include that of the text.
 
     ``window``: on a CPU, a mixed L-BLM encodes only so many tokens on either side of the open positions of each
     draft, and the rest of the text once. By default every draft is encoded whole.
     """
     if beam < 1:
         raise BlankLMError(f"`beam` must be at least 1, not {beam}")
-    results: list[list[FilledText]] = [[] for _ in texts]
-    for members, tokens, lengths in _batches(texts, model.device, beam):
-        text = torch.arange(len(members), device=model.device)  # [B]
-        drafts = Drafts(tokens, torch.zeros(len(members), device=model.device), text)
+    wanted = wanted or [Wanted(i) for i in range(len(texts))]
+    results = [Fills() for _ in texts]
+    for members, tokens, lengths in _batches(texts, model.device, beam, [each.gap for each in wanted]):
+        rule = _Rule(model, tokens == BLANK, [wanted[i] for i in members])
+        drafts = Drafts(tokens, rule.log_prob, torch.arange(len(members), device=model.device))
         score = _draft_scorer(model, tokens, lengths, window)
-        while (active := (drafts.tokens == BLANK).any(1)).any():
+        while (left := (drafts.tokens == BLANK).sum(1)).any():
             progress(0)
+            active = rule.turn(drafts, left)  # [R]
             expanded = drafts[active.nonzero().squeeze(1)]
-            scores = score(expanded)
+            scores = score(expanded.tokens, expanded.text)
             log_p_word = _tempered(scores.log_p_word, temperature)  # [P, V]
-            written = _expand(expanded, scores, log_p_word, len(members), beam, within)
+            written = _expand(expanded, scores, log_p_word, beam, within, rule)
             drafts = drafts[(~active).nonzero().squeeze(1)].joined(written)
         for ids, log_prob, row in zip(*(part.tolist() for part in vars(drafts).values()), strict=True):
             i = members[row]
             results[i].append(FilledText(ids[: len(texts[i])], log_prob, {}))
-    return [sorted(fills, key=lambda fill: -fill.log_prob) for fills in results]
+        for i, right in zip(members, rule.right.tolist(), strict=True):
+            results[i].right = right
+    for fills in results:
+        fills.sort(key=lambda fill: -fill.log_prob)
+    return results
+
+
+class _Rule:
+    """Which drafts of several texts compete, and which can still become what is wanted."""
+
+    def __init__(self, model: CharacterModel, opened: Tensor, wanted: Sequence[Wanted]) -> None:
+        device, unbounded = opened.device, (0, opened.shape[1])
+        self.opened = opened  # [B, L]
+        self.letter = model.writable & ~model.ends_word if isinstance(model, MixedLBLM) else model.writable  # [V]
+        numbers = {gap: number for number, gap in enumerate(dict.fromkeys(each.gap for each in wanted))}
+        self.gap = torch.tensor([numbers[each.gap] for each in wanted], device=device)  # [B]
+        self.gaps = len(numbers)
+        bounds = torch.tensor([each.letters or unbounded for each in wanted], device=device)  # [B, 2]
+        self.fewest, self.most = bounds.unbind(1)  # [B] each
+        self.log_prob = torch.tensor([each.log_prob for each in wanted], device=device)  # [B]
+        self.right = torch.ones(len(wanted), device=device)  # [B] of the probability, what was not refused yet
+
+    def turn(self, drafts: Drafts, left: Tensor) -> Tensor:
+        """Return whose turn it is [R]: of each gap, the drafts with the most open positions, ``left`` [R]."""
+        gap = self.gap[drafts.text]  # [R]
+        most = left.new_zeros(self.gaps).scatter_reduce(0, gap, left, "amax")  # [G]
+        return (left > 0) & (left == most[gap])
+
+    def apply(self, total: Tensor, tokens: Tensor, text: Tensor) -> Tensor:
+        """Return log p ``total`` [Q, V] of what continues drafts ``tokens`` [Q, L], -inf where it is not wanted.
+
+        Drafts that the search has dropped are taken to be refused as often as those that it has kept.
+        """
+        letters = (self.letter[tokens] & self.opened[text]).sum(1, keepdim=True) + self.letter  # [Q, V]
+        left = (tokens == BLANK).sum(1, keepdim=True) - 1  # [Q, 1] places that will still be open
+        wrong = (letters > self.most[text, None]) | (letters + left < self.fewest[text, None])  # [Q, V]
+        p = total.double().exp()  # [Q, V]
+        each = torch.zeros_like(self.right, dtype=p.dtype)  # [B]
+        refused, kept = (each.index_add(0, text, torch.where(part, p, 0).sum(1)) for part in (wrong, ~wrong))  # [B]
+        self.right *= torch.where(refused > 0, kept / (kept + refused), 1).float()
+        return total.masked_fill(wrong, -torch.inf)
 
 
 def _draft_scorer(
     model: CharacterModel, tokens: Tensor, lengths: Tensor, window: int | None
-) -> Callable[[Drafts], LBLMScores]:
-    """Return what scores drafts of the texts ``tokens`` [B, L]: whole, or in windows around their open positions."""
-    place = torch.arange(tokens.shape[1], device=tokens.device)  # [L]
-    opened = tokens == BLANK  # [B, L]
+) -> Callable[[Tensor, Tensor], LBLMScores]:
+    """Return what scores drafts [R, L] of the texts ``tokens`` [B, L], given which [R] each is a draft of.
+
+    They are encoded whole, or in windows around the open positions.
+    """
     if window is not None and isinstance(model, MixedLBLM) and not tokens.is_cuda:
-        start = torch.where(opened, place, tokens.shape[1]).min(1).values - window  # [B]
-        end = torch.where(opened, place, 0).max(1).values + 1 + window  # [B]
-        start, end = start.clamp_min(0), torch.minimum(end, lengths)
-        if int((end - start).sum()) < LARGEST_WINDOW_SHARE * int(lengths.sum()):
-            windows = model.read_around(tokens, lengths, start, end)
-            return lambda drafts: windows.score_drafts(drafts.tokens, drafts.text)
-    return lambda drafts: _score(model, drafts.tokens, lengths[drafts.text], drafts.tokens == BLANK)
+        opened = (tokens == BLANK).float()[:, None]  # [B, 1, L]
+        near = F.max_pool1d(opened, 2 * window + 1, stride=1, padding=window)[:, 0] > 0  # [B, L]
+        inside = near & (torch.arange(tokens.shape[1]) < lengths[:, None])  # [B, L]
+        if inside.any(1).all() and int(inside.sum()) < LARGEST_WINDOW_SHARE * int(lengths.sum()):
+            return model.read_around(tokens, lengths, inside).score_drafts
+    return lambda drafts, of: _score(model, drafts, lengths[of], drafts == BLANK)
 
 
-def _expand(drafts: Drafts, scores: LBLMScores, log_p_word: Tensor, texts: int, beam: int, within: float) -> Drafts:
-    """Write one more position of each draft, and keep the best drafts of each text."""
+def _expand(drafts: Drafts, scores: LBLMScores, log_p_word: Tensor, beam: int, within: float, rule: _Rule) -> Drafts:
+    """Write one more position of each draft, and keep the best drafts of each gap."""
     place = first_best(log_p_word.max(1).values, scores.text)  # [Q] one per draft
     parent = scores.text[place]  # [Q] the draft that a row of candidates continues
     total = drafts.log_prob[parent, None] + log_p_word[place]  # [Q, V]
-    text_of = drafts.text[parent]  # [Q]
-    # The candidates of each text side by side, so that one top-k serves all texts.
-    by_text = text_of.argsort(stable=True)  # [Q]
-    count = torch.bincount(text_of, minlength=texts)  # [B]
-    rank = torch.arange(len(text_of), device=text_of.device) - (count.cumsum(0) - count)[text_of[by_text]]  # [Q]
-    table = total.new_full((texts, int(count.max()), total.shape[1]), -torch.inf)  # [B, most drafts, V]
-    table[text_of[by_text], rank] = total[by_text]
-    row_of = torch.zeros(table.shape[:2], dtype=torch.long, device=text_of.device)  # [B, most drafts]
-    row_of[text_of[by_text], rank] = by_text
-    values, index = table.flatten(1).topk(min(beam, table[0].numel()), dim=1)  # [B, beam] each
-    keep = (values > -torch.inf) & (values >= values[:, :1] - within)  # [B, beam]
-    text, _ = keep.nonzero(as_tuple=True)  # [R']
+    total = rule.apply(total, drafts.tokens[parent], drafts.text[parent])
+    gap_of = rule.gap[drafts.text[parent]]  # [Q]
+    # The candidates of each gap side by side, so that one top-k serves all gaps.
+    by_gap = gap_of.argsort(stable=True)  # [Q]
+    count = torch.bincount(gap_of, minlength=rule.gaps)  # [G]
+    rank = torch.arange(len(gap_of), device=gap_of.device) - (count.cumsum(0) - count)[gap_of[by_gap]]  # [Q]
+    table = total.new_full((rule.gaps, int(count.max()), total.shape[1]), -torch.inf)  # [G, most drafts, V]
+    table[gap_of[by_gap], rank] = total[by_gap]
+    row_of = torch.zeros(table.shape[:2], dtype=torch.long, device=gap_of.device)  # [G, most drafts]
+    row_of[gap_of[by_gap], rank] = by_gap
+    values, index = table.flatten(1).topk(min(beam, table[0].numel()), dim=1)  # [G, beam] each
+    keep = (values > -torch.inf) & (values >= values[:, :1] - within)  # [G, beam]
+    gap, _ = keep.nonzero(as_tuple=True)  # [R']
     chosen = index[keep]  # [R']
-    row, word = row_of[text, chosen // table.shape[2]], chosen % table.shape[2]  # [R'] each
+    row, word = row_of[gap, chosen // table.shape[2]], chosen % table.shape[2]  # [R'] each
     tokens = drafts.tokens[parent[row]].clone()  # [R', L]
     tokens[torch.arange(len(row), device=row.device), scores.position[place[row]]] = word
-    return Drafts(tokens, values[keep], text)
+    written = Drafts(tokens, values[keep], drafts.text[parent[row]])
+    return written[written.text.argsort(stable=True)]

@@ -101,23 +101,23 @@ class FitOptions:
     start: str | None = option(
         None,
         "Start from this model: a bundled one, a folder or a Hub id; scratch: from none. By default english-small "
-        "where the texts are English and no option asks for another kind of model.",
+        "if the texts are English and no option asks for another kind of model.",
     )
     backbone: str | None = option(
         None, "Start from a pretrained encoder or a Llama-type language model: a folder, a Hub id or a .gguf file."
     )
     size: Size | None = option(None, "Size of the model: small by default; base is the paper's.")
     tokenizer: TokenizerKind | None = option(
-        None, "What a token is: by default a part of a word (bpe), or what it is for the model to start from."
+        None, "Kind of token: by default bpe (parts of words), or that of the model to start from."
     )
     merges: int | None = option(
-        None, "Cut the tokenizer of a Llama-type backbone to its first merges; by default, all.", ge=0, le=MANY
+        None, "Keep only the first merges of a Llama-type backbone's tokenizer; by default all.", ge=0, le=MANY
     )
     vocabulary: int = option(30_000, "Maximum size of the vocabulary.", ge=1, le=10_000_000)
     min_count: int = option(1, "Rarer words become unknown.", ge=1, le=MANY)
     lowercase: bool = option(False, "Lowercase all texts.")
     blanks: TrainedBlanks | None = option(
-        None, "What blanks hide: words at random, as in the paper, spans, or both: by default both for natural text."
+        None, "What blanks hide: random words as in the paper, spans, or both; by default both for natural text."
     )
     max_length: int | None = option(
         None, "Cut texts to this many tokens: by default 512, or fewer if the backbone takes fewer.", ge=1, le=1_000_000
@@ -129,7 +129,7 @@ class FitOptions:
         None, "Batch size in tokens, padding included: by default 8192, or fewer if the texts are few.", ge=1, le=MANY
     )
     optimizer: OptimizerKind | None = option(
-        None, "By default muon from scratch, which then needs fewer steps, and adamw otherwise."
+        None, "By default muon from scratch, where it needs fewer steps, and adamw otherwise."
     )
     learning_rate: float | None = option(
         None, "Peak learning rate: by default 0.003 with muon, 0.001 with adamw from scratch, less otherwise.",

@@ -93,7 +93,7 @@ def fit_folder(
     if resume and (before := settings_of_run(out)):
         config = options.resumed(config, before)
     if tokenizer.kind == "word" and _has_marks_attached(held_out):
-        report('note: these texts have marks attached to words, so "end." is another word than "end": --tokenizer bpe')
+        report('note: punctuation is attached to words, so "end." and "end" are different words: try --tokenizer bpe')
     torch.manual_seed(config.seed)
     if start:
         model, name = _continued(start, options), str(start.about.get("name") or options.start)

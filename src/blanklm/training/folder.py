@@ -47,7 +47,7 @@ class RunFolder:
     def check_settings(self, settings: Settings) -> None:
         """Refuse to resume a run with other settings than it was started with, but for how long it is."""
         if not self.settings.exists():
-            raise TrainingError(f"{self.path} holds no run to resume: start one without resuming")
+            raise TrainingError(f"there is no run to resume in {self.path}: start one without --resume (resume=True)")
         before = self.read_settings()
         for part, values in settings.items():
             if _fixed(before.get(part)) != _fixed(values):

@@ -20,7 +20,7 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        say("stopping: the step is finished and the run is saved (Ctrl-C again stops at once)")
+        say("stopping: finishing this step and saving the run (Ctrl-C again stops at once)")
 
 
 @contextmanager

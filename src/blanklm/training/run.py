@@ -176,7 +176,7 @@ class Run:
                 raise TrainingError(f"cannot resume {self.folder}: {before} processes shared its texts, not {now}")
         self.rounds = self.config.rounds_at(self.progress.step - 1, self.progress.seconds)
         if self.progress.step > self.config.steps:
-            raise TrainingError(f"the run has done {self.progress.step:,} steps already: ask for more of them")
+            raise TrainingError(f"the run has done {self.progress.step:,} steps already: give more --steps")
         self.files.write_settings(self.settings)  # which may be those of a longer run
         self.files.drop_metrics_after(self.progress.step)
         self.accelerator.init_trackers("tensorboard")
@@ -189,14 +189,14 @@ class Run:
 
     @property
     def standing(self) -> str:
-        """Where the run goes on, in words."""
+        """Say in words where the run continues."""
         progress, config = self.progress, self.config
         if not progress.step:
-            return f"nothing had been saved in {self.folder} yet: the run begins again"
+            return f"nothing has been saved in {self.folder} yet: the run starts again"
         done = f"step {progress.step:,} of {config.steps:,}, after {duration(progress.seconds)}"
         if progress.step >= config.steps or 0 < config.seconds <= progress.seconds:
             return f"{self.folder} is done ({done}): a longer run needs more --minutes or --steps"
-        return f"going on with {self.folder} at {done}"
+        return f"continuing {self.folder} at {done}"
 
     # --- The loop -------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Run:
         self.accelerator.end_training()
         if interrupted.asked and progress.step < config.steps:
             done = f"step {progress.step:,} of {config.steps:,}"
-            say(f"saved at {done} in {self.folder}: go on with --resume (resume=True)")
+            say(f"saved at {done} in {self.folder}: continue with --resume (resume=True)")
             raise KeyboardInterrupt
 
     def _should_save(self) -> bool:

@@ -42,15 +42,15 @@ class TransferOptions:
     """How ``rewrite`` masks, samples and ranks; ``contrast`` None: as the model was loaded."""
 
     n: int = option(1, "How many rewrites per text, best first.", "--n", "-n", ge=1)
-    samples: int = option(SAMPLES, "How many times each mask is filled, to choose from.", ge=1, le=10_000)
+    samples: int = option(SAMPLES, "How many times to fill each mask, to choose from.", ge=1, le=10_000)
     content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
     fluency: float = option(Weights.fluency, "Weight of the writer's own probability, in ranking.", ge=0, le=1000)
     repetition: float = option(Weights.repetition, "Penalty for each repeated word, in ranking.", ge=0, le=1000)
     try_smaller_masks: bool = option(
         False, "Also try to replace fewer of the marked words.", "--try-smaller-masks", "--fewer"
     )
-    abstain: bool = option(False, "Leave a text as it is where neither its style nor any rewrite is convincing.")
-    temperature: float = option(TEMPERATURE, "Below 1: safer; above 1: wilder.", gt=0, le=100)
+    abstain: bool = option(False, "Leave a text unchanged if neither its style nor any rewrite is convincing.")
+    temperature: float = option(TEMPERATURE, "Below 1: more predictable; above 1: more varied.", gt=0, le=100)
     contrast: float | None = option(
         None,
         f"Contrast with the other styles, 0 (off) to {MAX_CONTRAST:g}. Default: {CONTRAST:g}.",

@@ -1,18 +1,18 @@
 """The infilling task: one scorer for every system that can fill."""
 
 import math
-from collections import Counter
 
+import numpy as np
 import pytest
 
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Template
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data import find, read_corpus
-from blanklm.errors import DataError
+from blanklm.data import read_corpus
 from blanklm.paper.tasks.infilling import evaluate, failure, fills_of, in_pieces, score
 from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
-from blanklm.paper.tasks.metrics import corpus_bleu
+from blanklm.paper.tasks.metrics import bleu_interval, corpus_bleu
+from tests.support.oracles import slow_bleu
 from tests.support.paths import FIXTURES
 
 SENTENCES = FIXTURES / "yelp_test.txt"
@@ -115,19 +115,6 @@ def test_masks_come_back_from_their_file(tmp_path):
     assert read_masks(tmp_path / "masks" / "test.jsonl") == masked
 
 
-def slow_bleu(outputs, references):
-    """Papineni et al. 2002, on whitespace words: clipped n-gram precisions of the corpus and the brevity penalty."""
-    found, possible = [0] * 4, [0] * 4
-    for output, reference in zip(outputs, references, strict=True):
-        for n in range(4):
-            ngrams = [Counter(zip(*(t.split()[i:] for i in range(n + 1)), strict=False)) for t in (output, reference)]
-            found[n] += sum((ngrams[0] & ngrams[1]).values())
-            possible[n] += sum(ngrams[0].values())
-    written, wanted = (sum(len(text.split()) for text in texts) for texts in (outputs, references))
-    precision = sum(math.log(f / p) for f, p in zip(found, possible, strict=True)) / 4
-    return 100 * math.exp(precision + min(0.0, 1 - wanted / written))
-
-
 def test_the_no_infill_row_of_real_sentences():
     """ceil(r n) words hidden, and the BLEU of what is left as its definition says."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
@@ -141,11 +128,21 @@ def test_the_no_infill_row_of_real_sentences():
         assert corpus_bleu(bare, sentences) == pytest.approx(slow_bleu(bare, sentences), abs=1e-6)
 
 
+def test_the_interval_of_bleu_is_that_of_bleu_over_texts_drawn_again():
+    sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
+    bare = [no_infill(m) for m in mask_corpus(sentences, 0.1, 0)]
+    low, high = bleu_interval(bare, sentences, resamples=200)
+    rng, drawn = np.random.default_rng(0), []
+    for places in rng.integers(200, size=(200, 200)):
+        drawn.append(corpus_bleu([bare[i] for i in places], [sentences[i] for i in places]))
+    assert [low, high] == pytest.approx([np.quantile(drawn, 0.025), np.quantile(drawn, 0.975)])
+    assert low < corpus_bleu(bare, sentences) < high
+    assert bleu_interval(sentences, sentences, resamples=5) == pytest.approx([100, 100])
+
+
+@pytest.mark.usefixtures("corpora")
+@pytest.mark.slow
 def test_the_no_infill_row_of_the_paper():
-    try:
-        find("yahoo", "test")
-    except DataError:
-        pytest.skip("the Yahoo Answers test file is not here: set BLANKLM_DATA")
     documents = list(read_corpus("yahoo", "test"))
     for ratio, expected in PAPER.items():
         masked = mask_corpus(documents, ratio, 0)

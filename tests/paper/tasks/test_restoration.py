@@ -8,7 +8,7 @@ import pytest
 from blanklm.core.template import Blank
 from blanklm.errors import DataError
 from blanklm.paper.tasks.masking import cut, editors_restorations, many_slots, single_slot, slots_of_corpus
-from blanklm.paper.tasks.metrics import character_error_rate, edit_distance, expected_calibration_error
+from blanklm.paper.tasks.metrics import cer_interval, character_error_rate, edit_distance, expected_calibration_error
 from blanklm.paper.tasks.restoration import (
     TEMPERATURES,
     calibrate,
@@ -103,6 +103,14 @@ def test_edit_distance_and_error_rate():
         assert edit_distance(first, second) == edit_distance(second, first) == distance
     assert character_error_rate(["ab", "x"], ["ab", "yz"]) == 100 * 2 / 4
     assert character_error_rate([], []) == 0
+
+
+def test_the_interval_of_an_error_rate_is_as_wide_as_its_slots_differ():
+    truths = ["abcd"] * 100
+    same, mixed = cer_interval(["abcx"] * 100, truths), cer_interval(["abcd", "wxyz"] * 50, truths)
+    assert same == {"cer_low": 25, "cer_high": 25}
+    assert 38 < mixed["cer_low"] < 43 and 57 < mixed["cer_high"] < 62  # 50 +- 1.96 * 5
+    assert cer_interval([], []) == {"cer_low": 0, "cer_high": 0}
 
 
 def test_calibration_error():

@@ -4,7 +4,7 @@ import pytest
 
 from blanklm.errors import BlankLMError, NotationError
 from blanklm.restoration.notation import parse
-from blanklm.restoration.notation.language import as_written, language_of, script
+from blanklm.restoration.notation.language import language_of, script
 
 
 def test_the_script_of_a_letter():
@@ -46,23 +46,3 @@ def test_letters_of_another_script_are_refused_with_their_place(source, asked, m
 def test_an_unknown_language_is_refused():
     with pytest.raises(BlankLMError, match="there is no language 'klingon': known are greek, latin"):
         language("α [...]", "klingon")
-
-
-@pytest.mark.parametrize(
-    ("fill", "before", "behind", "letters", "written"),
-    [
-        ("τοισ θεοισ", "ν", " ", "τοῖς", "τοις θεοις"),
-        ("τοισ θεοισ", "ν", "τ", "τοῖς", "τοις θεοισ"),
-        ("τοισ θεοισ", "ν", "-", "τοῖς", "τοις θεοισ"),  # another gap follows: the word may go on
-        ("οσ", "", "", "θεοί", "ος"),
-        ("σ", "ο", " ", "", "ς"),
-        ("σ", " ", " ", "", "σ"),  # alone it is a numeral
-        ("τοισ", "ν", " ", "τοισ θεοισ", "τοισ"),  # as this editor has it
-        ("τοισ", "ν", " ", "τοιϲ", "τοιϲ"),
-        ("τοισ", "ν", " ", "ΘΕΟΙΣ", "ΤΟΙΣ"),
-        ("manibus", "S", " ", "DIS M", "MANIBUS"),
-        ("manibus", "s", " ", "Dis", "manibus"),
-    ],
-)
-def test_a_restoration_is_written_as_the_text_around_it(fill, before, behind, letters, written):
-    assert as_written(fill, before, behind, letters) == written

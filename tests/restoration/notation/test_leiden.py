@@ -57,7 +57,13 @@ LOSSES = [
     ("[.. ---]", (2, None), "[abc]"),
     ("[[...]]", (3, 3), "[[[abc]]]"),
     ("[[[...]]]", (3, 3), "[[[abc]]]"),
-    ("⟦---⟧", None, "⟦---⟧"),  # lines or letters? Not in [ ], so not a loss to restore
+    ("[[---]]", (1, None), "[[[abc]]]"),
+    ("[[- ca. 5 -]]", (4, 6), "[[[abc]]]"),
+    ("⟦---⟧", (1, None), "⟦[abc]⟧"),
+    ("[···]", (3, 3), "[abc]"),
+    ("[˙ ˙ ˙]", (3, 3), "[abc]"),
+    ("[⋯]", (3, 3), "[abc]"),
+    ("[· · ⁵ · ·]", (5, 5), "[abc]"),
     ("...", (3, 3), "[abc]"),
     (". .", (2, 2), "[abc]"),
     ("+++", (3, 3), "[abc]"),
@@ -68,11 +74,8 @@ LOSSES = [
 @pytest.mark.parametrize(("written", "bounds", "expected"), LOSSES, ids=lambda value: str(value))
 def test_a_loss_its_bounds_and_its_restoration(written, bounds, expected):
     source = f"τῶι {written} δήμωι"
-    if bounds is None:
-        assert parts(source) == ["τῶι δήμωι"]
-    else:
-        assert parts(source) == ["τῶι ", bounds, " δήμωι"]
-        assert restored(source, "abc") == f"τῶι {expected} δήμωι"
+    assert parts(source) == ["τῶι ", bounds, " δήμωι"]
+    assert restored(source, "abc") == f"τῶι {expected} δήμωι"
     assert restored(source) == source
 
 
@@ -95,6 +98,11 @@ def test_a_loss_its_bounds_and_its_restoration(written, bounds, expected):
 def test_a_loss_among_what_an_editor_restored(source, expected, written):
     assert parts(source) == expected
     assert restored(source, "abc") == written
+
+
+@pytest.mark.parametrize("source", ["[Dis · Manibus] votum", "[[abc. def]] votum", "[[ab- ]] votum"])
+def test_a_mark_between_letters_is_no_loss(source):
+    assert all(isinstance(part, str) for part in parts(source))
 
 
 def test_a_loss_that_is_restored_in_part_keeps_dots():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import numpy as np
@@ -22,6 +22,20 @@ def pieces_of(texts: Sequence[str], longest: int) -> list[str]:
         if text.strip(" -#."):
             pieces.append(text)
     return pieces
+
+
+def without_held_out(texts: Sequence[str], held_out: Iterable[str]) -> list[str]:
+    """Leave out texts with the letters of a text that is held out, and those that stand twice."""
+    seen, kept = {_letters(text) for text in held_out}, []
+    for text in texts:
+        if (letters := _letters(text)) not in seen:
+            seen.add(letters)
+            kept.append(text)
+    return kept
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text))
 
 
 def snippets(texts: Sequence[str], shortest: int, longest: int, seed: int) -> list[str]:

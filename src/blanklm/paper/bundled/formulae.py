@@ -16,7 +16,8 @@ from pathlib import Path
 
 from blanklm.files import write_whole
 from blanklm.restoration.lexicon import NOT_LETTERS
-from blanklm.restoration.parallels import CORPORA, FORMULAE, LONGEST_FORMULA, records
+from blanklm.restoration.parallels import CORPORA, LONGEST_FORMULA, records
+from blanklm.restoration.proposals import FORMULAE
 
 LEAST = 3
 _BREAK = re.compile(rf"\S*[{re.escape(NOT_LETTERS)}]\S*")

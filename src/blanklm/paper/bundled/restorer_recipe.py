@@ -41,6 +41,7 @@ class Corpus:
     stages: Sequence[Stage]
     validation: Sequence[str]
     lexicon: Lexicon  # of the documents
+    dropped: int = 0  # texts that stand in the validation or test texts, too
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ class Recipe:
     training: TrainingConfig
     about: dict[str, Any] = field(default_factory=dict)
     kind: Kind = "mixed"
+    max_length: int = 1000  # characters that are read at once
 
     def build(self, tokenizer: Tokenizer) -> MixedLBLM | LBLM | Pythia:
         model: MixedLBLM | LBLM | Pythia
         match self.kind:
             case "mixed":
-                model = MixedLBLM(MixedConfig(len(tokenizer), self.encoder, words=self.words))
+                model = MixedLBLM(MixedConfig(len(tokenizer), self.encoder, self.max_length, words=self.words))
             case "lblm":
                 model = LBLM(LBLMConfig(len(tokenizer), self.encoder))
             case _:
@@ -106,12 +108,16 @@ class Recipe:
             )
             costs = calibrate(Restorer.from_pretrained(out / "half"), slots_of_corpus(chosen, None, self.training.seed))
             about = about | {"temperature": min(costs, key=costs.__getitem__)}
-        checkpoint.save(out / "model", best.model, best.tokenizer, about, dtype=torch.int8)
+        bits = training.bits or None  # each matrix in so many, as it was trained; else all in 8
+        checkpoint.save(
+            out / "model", best.model, best.tokenizer, about, torch.int8, bits=bits, word_bits=8 if bits else None
+        )
         checkpoint.save(out / "half", best.model, best.tokenizer, about, dtype=torch.float16)
         settings = replace(training, steps=progress.step)
         result = report(self.name, model, settings, progress, took) | {"kind": self.kind, "calibration": costs}
         size = sum(path.stat().st_size for path in (out / "model").iterdir())
         result |= {"texts": len(corpus.texts), "characters": texts.tokens, "model_bytes": size}
+        result |= {"texts_dropped": corpus.dropped}
         return write_result(out / "result.json", result)
 
 

@@ -4,7 +4,9 @@
     python -m blanklm.paper.render --check    exits with 1 if one of them is out of date
 
 What stands between ``<!-- table: name argument ... -->`` and ``<!-- end -->`` is replaced by the table of that name,
-which tables.toml declares or a function in one of the modules here returns. Prose is written by hand.
+which tables.toml declares or a function in one of the modules here returns. A measured number in prose stands between
+``<!-- number: file path:format -->`` and ``<!-- end -->``, as in ``models/english training[seconds]:,.0f``. Other prose
+is written by hand.
 """
 
 from __future__ import annotations
@@ -18,18 +20,27 @@ from pathlib import Path
 
 from blanklm.errors import BlankLMError
 from blanklm.files import write_whole
-from blanklm.paper.render import infilling, language_modelling, models, performance, restoration, sentiment
-from blanklm.paper.render.source import checkout, declared, specs
+from blanklm.paper.render import infilling, language_modelling, models, outside, performance, restoration, sentiment
+from blanklm.paper.render.source import MARK, cells, checkout, declared, note, reading, result, specs
 
 PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
-GROUPS = infilling, language_modelling, models, performance, restoration, sentiment
+NUMBER = re.compile(r"(<!-- number: ([\w/-]+) (\S+) -->).*?(<!-- end -->)", re.DOTALL)
+GROUPS = infilling, language_modelling, models, outside, performance, restoration, sentiment
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
 TABLES |= {name: partial(declared, name) for name in specs()}
 
 
 def rendered(text: str) -> str:
-    """Render the tables of a document."""
-    return PASSAGE.sub(lambda match: match[1] + TABLES[match[2]](*match[3].split()) + match[4], text)
+    """Render the tables of a document, and the numbers in its prose."""
+    text = PASSAGE.sub(lambda match: match[1] + _table(match[2], *match[3].split()) + match[4], text)
+    return NUMBER.sub(lambda match: match[1] + cells(f"{{{match[3]}}}", result(match[2]))[0] + match[4], text)
+
+
+def _table(name: str, *arguments: str) -> str:
+    """A table, with a line below about its marked rows."""
+    with reading() as read:
+        written = TABLES[name](*arguments)
+        return written + note(read) if MARK in written else written
 
 
 def documents() -> list[Path]:

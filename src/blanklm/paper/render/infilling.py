@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, lines, named, result, results, table
+from blanklm.paper.render.source import cells, lines, mark_of, marked, named, result, results, table
 
 IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
 PRETRAINED = ("blm-minilm", "blm-english")
-SYSTEMS = (*IN_THE_PAPER, "blm-greedy", "blm-model", "blm-parallel", *PRETRAINED, "mlm-left-to-right", "mlm-one-shot")
+SYSTEMS = (
+    *IN_THE_PAPER,
+    "blm-uniform",
+    "blm-greedy",
+    "blm-model",
+    "blm-parallel",
+    *PRETRAINED,
+    "mlm-left-to-right",
+    "mlm-one-shot",
+)
 CORPORA = {"yahoo": "Yahoo Answers", "yelp": "Yelp"}
 JUDGE = "lm"  # its rows also have what needs no system: "no infill" and the originals
 RATIOS = ("0.1", "0.2", "0.3", "0.4", "0.5")
@@ -29,17 +40,24 @@ def measured(corpus: str, systems: tuple[str, ...] = SYSTEMS) -> list[Row]:
 
 
 def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
-    """BLEU, the best of each column in bold; masked models, which are told the lengths, do not compete."""
+    """BLEU; in bold what is ahead of every other row beyond the intervals of both, whatever the row is."""
     judge = result(f"infilling/{corpus}-{JUDGE}")
-    rows = [cells("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
+    rows = [marked("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
     found = measured(corpus, systems)
-    rivals = [row["ratios"] for row in found if "mlm" not in row["system"]]
-    best = {ratio: max(round(row[ratio]["bleu"], 1) for row in rivals) for ratio in RATIOS}
     for row in found:
-        scores = {ratio: round(row["ratios"][ratio]["bleu"], 1) for ratio in RATIOS}
-        bold = {ratio: "**" * (scores[ratio] == best[ratio] and "mlm" not in row["system"]) for ratio in RATIOS}
-        rows.append([row["label"], *(f"{bold[ratio]}{scores[ratio]:.1f}{bold[ratio]}" for ratio in RATIOS)])
+        scores = [row["ratios"][ratio] for ratio in RATIOS]
+        others = [other["ratios"] for other in found if other is not row]
+        bold = ["**" * ahead(score, [other[r] for other in others]) for r, score in zip(RATIOS, scores, strict=True)]
+        cells_of = [f"{mark}{score['bleu']:.1f}{mark}" for score, mark in zip(scores, bold, strict=True)]
+        rows.append([row["label"] + mark_of(row), *cells_of])
     return rows
+
+
+def ahead(score: Row, others: Sequence[Row]) -> bool:
+    """Whether a BLEU is best beyond its interval: the whole interval lies above those of all others."""
+    if not all("bleu_interval" in one for one in (score, *others)):
+        return False
+    return all(score["bleu_interval"][0] > other["bleu_interval"][1] for other in others)
 
 
 def infilling_bleu(corpus: str, systems: str = "all") -> str:
@@ -53,7 +71,7 @@ def infilling_fluency() -> str:
     fluency = [cells("{ratios[@][no_infill_perplexity]:.0f}", judge, RATIOS)]
     fluency += [cells("{ratios[@][perplexity]:.0f}", row, RATIOS) for row in measured("yahoo")]
     rows = [[*bleu, *perplexity] for bleu, perplexity in zip(bleu_rows("yahoo", SYSTEMS), fluency, strict=True)]
-    rows.append(cells("original texts | {none[@]} | {ratios[@][original_perplexity]:.0f}", judge, RATIOS))
+    rows.append(marked("original texts | {none[@]} | {ratios[@][original_perplexity]:.0f}", judge, RATIOS))
     return lines(cells("BLEU, then perplexity | @% | @%", {}, RATIOS), rows)
 
 
@@ -79,7 +97,7 @@ def infilling_failures() -> str:
             ]
             if any(rate for rate, *_ in kinds):
                 failures = [f"{rate:.1f} ({lost:.1f} + {wrong:.1f})" for rate, lost, wrong in kinds]
-                rows.append([f"{row['title']}, {row['label']}", *failures])
+                rows.append([f"{row['title']}, {row['label']}{mark_of(row)}", *failures])
     template = "the paper's {label} | {failures[@]:.1f}"
     rows += [cells(template, row, RATIOS) for row in paper_rows() if "failures" in row]
     return lines(cells("failures, % (words lost + blanks wrong) | @%", {}, RATIOS), rows)
@@ -102,7 +120,12 @@ def figure_5() -> str:
             if fills := row.get("figure_5"):
                 fill = fills[number]
                 spans = [f"*{span.replace('_', chr(92) + '_')}*" if span else "(nothing)" for span in fill["spans"]]
-                rows.append([row["label"], "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans)])
+                rows.append(
+                    [
+                        row["label"] + mark_of(row),
+                        "not a fill: " + fill["text"] if "text" in fill else mask.format(*spans),
+                    ]
+                )
         rows.append(["original", mask.format(*(f"**{span}**" for span in hidden))])
         tables.append(lines(["", f"{share} hidden"], rows).replace("| ---: |", "| --- |"))
     return "\n".join(tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import result, results, table
+from blanklm.paper.render.source import mark_of, origin, result, results, table
 
 CORPORA = {"ptb": "PTB", "wikitext2": "WikiText-2"}
 SYSTEMS = ("lm", "insertion", "blm", "lm-context", "blm-context")
@@ -32,7 +32,7 @@ def lm_table() -> str:
     paper = result("language-modelling/paper")["rows"]
     rows: dict[str, Row] = {label: {"label": label, "paper": numbers} for label, numbers in paper.items()}
     for row in measured():
-        rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row)
+        rows.setdefault(row["label"], {"label": row["label"]})[row["title"]] = perplexity(row) + mark_of(row)
     template = "{label} | {PTB} | {WikiText-2} | {paper[@]:.1f}"
     headings = "perplexity per token | PTB | WikiText-2 | paper: PTB | WikiText-2"
     return table(headings, template, rows.values(), tuple(CORPORA))
@@ -45,12 +45,12 @@ def lm_orders() -> str:
         for name, chunks in (("test", "all"), ("seeded", few)):
             label = f"{row['title']}, {row['label']}, {chunks}"
             if "exact" in row:
-                rows.append({"label": label, "bound": row["exact"][name], "interval": "exact"})
+                rows.append(origin(row) | {"label": label, "bound": row["exact"][name], "interval": "exact"})
             elif estimate := row["estimates"].get(name):
                 interval = "{:.2f} to {:.2f}, m = {}".format(*estimate["interval"], estimate["orders"])
                 trend = {m: f"{value:.2f}" for m, value in estimate["perplexity"].items()}
                 bound = row["bounds"]["test"] if name == "test" else None
-                rows.append({"label": label, "bound": bound, "interval": interval} | trend)
+                rows.append(origin(row) | {"label": label, "bound": bound, "interval": interval} | trend)
     paper = result("language-modelling/paper")["wikitext103_by_orders"]
     trend = {m: f"{value:.1f}" for m, value in paper.items()}
     rows.append({"label": "WikiText-103 in the paper, BLM", "interval": ""} | trend)

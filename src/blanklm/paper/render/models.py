@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 
 from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import checkout, lines, named, result, table
+from blanklm.paper.render.source import checkout, lines, named, origin, result, table
 
-NAMES = {"english": "english", "english-small": "english-small", "before": "english of 0.2.0"}
+NAMES = {
+    "english": "english",
+    "english-small": "english-small",
+    "before": "english of 0.2.0",
+    "most-probable": "english, the most probable fills",
+}
+WAYS = {  # of results/english/comparison
+    "blanklm": "blanklm",
+    "mask": "one word per blank, all at once (as fill-mask does)",
+    "diffusion": "as many places, the surest first (as masked diffusion does)",
+    "continued": "from left to right, without sight of what follows",
+    "chosen": "from left to right, the best of 16 with what follows",
+    "asked": "a chat model, asked",
+}
 CARDS = ("src/blanklm/pretrained", "tests/fixtures")  # where model folders with a card are
 
 
@@ -30,7 +44,7 @@ def english_canvases() -> str:
     """What readers who did not make the models think of the fills of a hundred canvases."""
     verdicts = ("natural", "awkward", "broken")
     rows = []
-    for system in ("english", "before"):
+    for system in ("english", "most-probable", "before"):
         path = checkout() / "results" / "english" / f"canvases-{system}.jsonl"
         counts = Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines())
         rows.append([NAMES[system], *(f"{counts[verdict]}" for verdict in verdicts)])
@@ -45,11 +59,29 @@ def english_gallery(shown: int = 10) -> str:
     for verdict in ("natural", "awkward", "broken"):
         found = [record for record in records if record["verdict"] == verdict]
         for record in found if verdict == "broken" else found[:shown]:
-            spans = [f"*{escape(span.strip())}*" for span in record["spans"]]
-            pieces = map(escape, Template.parse(record["text"]).pieces)
-            text = "".join(piece + span for piece, span in zip(pieces, (*spans, ""), strict=True))
+            text = _in_italics(record["text"], record["spans"])
             rows.append([text.replace("\n", "<br>"), verdict])
     return lines(["filled", "the reader's verdict"], rows)
+
+
+def english_comparison() -> str:
+    """Ten canvases, filled in the ways of other kinds of models; what was written in italics where it is known."""
+    rows = []
+    for record in result("english/comparison")["canvases"]:
+        rows.append(["**canvas**", f"**{escape(record['canvas'])}**"])
+        for way, said in WAYS.items():
+            fill = record["fills"][way]
+            rows.append(
+                [said, _in_italics(record["canvas"], fill["spans"]) if "spans" in fill else escape(fill["text"])]
+            )
+    return lines(["", "text"], [[said, text.replace("\n", "<br>")] for said, text in rows])
+
+
+def _in_italics(canvas: str, spans: Sequence[str]) -> str:
+    """A filled canvas with what was written in italics."""
+    written = [f"*{escape(span.strip())}*" if span.strip() else "" for span in spans]
+    pieces = map(escape, Template.parse(canvas).pieces)
+    return "".join(piece + span for piece, span in zip(pieces, (*written, ""), strict=True))
 
 
 def escape(text: str) -> str:
@@ -62,10 +94,10 @@ def training_rows(model: str) -> list[Row]:
     folder = next(parent / model for parent in map(checkout().joinpath, CARDS) if (parent / model).is_dir())
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != "README.md") / 1e6
     if model == "sentiment":
-        parts = named(
-            result("sentiment-yelp")["parts"], {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
-        )
-        return [parts[0] | {"size": size}, parts[1]]
+        measured = result("sentiment-yelp")
+        titles = {"blm-small": "sentiment, BLM", "classifier": "sentiment, classifier"}
+        blm, classifier = (origin(measured) | part for part in named(measured["parts"], titles))
+        return [blm | {"size": size}, classifier]
     last = result(f"{'restoration' if model in ('greek', 'latin') else 'models'}/{model}")
     stages = [*last.get("before", ()), last]
     names = [f"{model}, stage {number}" for number in range(1, len(stages) + 1)] if len(stages) > 1 else [model]
@@ -89,4 +121,4 @@ def bundled_training(*models: str) -> str:
     return table(f"{headings} | hardware | validation loss", template, rows)
 
 
-TABLES = [english_spans, english_canvases, english_gallery, bundled_training]
+TABLES = [english_spans, english_canvases, english_gallery, english_comparison, bundled_training]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from blanklm.paper.render.source import result, table
+from blanklm.paper.render.source import origin, result, table
+
+SERVED = {"bundled": "yelp-words"}  # the small model that the records call so
 
 
 def curve_cpu() -> str:
@@ -17,18 +19,23 @@ def curve_cpu() -> str:
             f"{x['megabytes']:,.0f}"
             for x in rows
         }
-        table_rows.append(points | {"kind": kind, "half": f"{half:,.0f} tokens" if 0 < half < 1e5 else None})
+        table_rows.append(
+            origin(r) | points | {"kind": kind, "half": f"{half:,.0f} tokens" if 0 < half < 1e5 else None}
+        )
     headings = f"tokens/s (fit), MB; {r['size']}, threads: {r['threads']} | @ | attention is half of the cost at"
     return table(headings, "{kind} | {@} | {half}", table_rows, list(map(str, lengths)))
 
 
 def serving_cpu() -> str:
     rows = []
-    for size, r in result("benchmarks/serving-cpu")["sizes"].items():
+    measured = result("benchmarks/serving-cpu")
+    for size, r in measured["sizes"].items():
         for clients, load in r["clients"].items():
             failed = sum(count for code, count in load["codes"].items() if code not in ("200", "429"))
             waits = {key: 1000 * load[f"{key}_seconds"] for key in ("p50", "p99")}
-            rows.append(load | waits | {"name": f"{size}, {clients}", "failed": failed})
+            rows.append(
+                origin(measured) | load | waits | {"name": f"{SERVED.get(size, size)}, {clients}", "failed": failed}
+            )
     template = "{name} | {texts_per_second:.0f} | {share_of_offline:.0%} | {p50:,.0f} ms | {p99:,.0f} ms | "
     template += "{requests:,} | {failed} | {crossed}"
     return table("model, clients | texts/s | of offline | p50 | p99 | requests | errors | crossed", template, rows)

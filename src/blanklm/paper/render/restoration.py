@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, lines, named, result, results, table
+from blanklm.paper.render.source import cells, lines, marked, named, origin, result, results, table
 
 SYSTEMS = {
     "greek-pythia": "Pythia",
@@ -60,7 +60,7 @@ def restoration() -> str:
 
 def restoration_ranked() -> str:
     rows = [
-        cells("{name} | {gaps:,} | " + MEASURES, row[setting] | {"name": f"{row['name']}: {title}"})
+        marked("{name} | {gaps:,} | " + MEASURES, row | row[setting] | {"name": f"{row['name']}: {title}"})
         for row in measured()
         for setting, title in RANKED.items()
         if "cer" in row.get(setting, {})
@@ -71,7 +71,7 @@ def restoration_ranked() -> str:
 
 def restoration_lengths() -> str:
     rows = [
-        row[f"single, {told}"] | {"name": row["name"], "told": told}
+        row | row[f"single, {told}"] | {"name": row["name"], "told": told}
         for row in measured()
         for told in ("told", "range", "unknown")
         if f"single, {told}" in row
@@ -84,9 +84,10 @@ def restoration_words() -> str:
     """The bundled models with and without their lexicons, in the same gaps."""
     rows = []
     for name, setting in (("greek", "phi_ml"), ("latin", "single")):
-        found = {how: m[setting] for how, m in result(f"restoration/{name}-words").items() if setting in m}
+        measured = result(f"restoration/{name}-words")
+        found = {how: m[setting] for how, m in measured.items() if setting in m}
         template = f"{SYSTEMS[name]}: {RANKED[setting]}, {{name}} | {{gaps:,}} | {MEASURES}"
-        rows += [cells(template, row) for row in named(found)]
+        rows += [marked(template, origin(measured) | row) for row in named(found)]
         rows += [cells(CHARBERT, row) for row in list(found.values())[:1] if "charbert_cer" in row]
     return lines(HEADINGS.split(" | "), rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blanklm.paper.render.source import named, result, table
+from blanklm.paper.render.source import named, origin, result, table
 
 CORPORA = ("yelp", "amazon")
 CHOSEN = {  # rows whose settings were chosen on validation sentences
@@ -32,22 +32,28 @@ ABLATIONS = {
 
 def sentiment_table() -> str:
     paper = result("sentiment-paper")["rows"]
-    measured = {corpus: (r := result(f"sentiment-{corpus}"))["known"] | r["ours"] for corpus in CORPORA}
+    every = {corpus: result(f"sentiment-{corpus}") for corpus in CORPORA}
+    measured = {corpus: r["known"] | r["ours"] for corpus, r in every.items()}
     first = ["copy of the source", "human reference"]
-    published = [name for corpus in CORPORA for name in result(f"sentiment-{corpus}")["known"] if name not in first]
+    published = [name for r in every.values() for name in r["known"] if name not in first]
     rows = []
     for name in dict.fromkeys([*first, *published, *paper, *CHOSEN]):
         row = {corpus: found.get(name) for corpus, found in measured.items()}
         reported = {f"paper {c}": "{accuracy:.1f} / {bleu:.1f}".format(**n) for c, n in paper.get(name, {}).items()}
-        rows.append(row | reported | {"name": f"{CHOSEN[name]} *" if name in CHOSEN else name})
+        rows.append(
+            origin(*every.values()) | row | reported | {"name": f"{CHOSEN[name]} *" if name in CHOSEN else name}
+        )
     headings = " | Yelp ACC | BLEU | BLEU, 4 references | Amazon ACC | BLEU | paper: Yelp | Amazon"
     template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {yelp[bleu_all_references]:.1f} | "
     return table(headings, template + "{amazon[accuracy]:.1f} | {amazon[bleu]:.1f} | {paper @}", rows, CORPORA)
 
 
 def sentiment_ablations() -> str:
-    ours = {corpus: result(f"sentiment-{corpus}")["ours"] for corpus in CORPORA}
-    rows = [{"name": say} | {corpus: ours[corpus].get(name) for corpus in CORPORA} for name, say in ABLATIONS.items()]
+    every = {corpus: result(f"sentiment-{corpus}") for corpus in CORPORA}
+    rows = [
+        origin(*every.values()) | {"name": say} | {corpus: r["ours"].get(name) for corpus, r in every.items()}
+        for name, say in ABLATIONS.items()
+    ]
     template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {amazon[accuracy]:.1f} | {amazon[bleu]:.1f}"
     return table(" | Yelp ACC | BLEU | Amazon ACC | BLEU", template, rows)
 
@@ -56,9 +62,10 @@ def sentiment_judges() -> str:
     """Accuracy of the two classifiers on the corpora's own sentences."""
     rows = []
     for corpus, paper in result("sentiment-paper")["judges"].items():
-        parts = result(f"sentiment-{corpus}")["parts"]
-        judge, marker = named(parts, {"judge": "judge", "classifier": "masks and ranks"})
-        rows += [{"corpus": corpus.capitalize(), "paper": paper} | judge, {"corpus": corpus.capitalize()} | marker]
+        measured = result(f"sentiment-{corpus}")
+        judge, marker = named(measured["parts"], {"judge": "judge", "classifier": "masks and ranks"})
+        row = origin(measured) | {"corpus": corpus.capitalize()}
+        rows += [row | {"paper": paper} | judge, row | marker]
     template = "{corpus}, {name} | {valid_accuracy:.1f} | {test_accuracy:.1f} | {paper}"
     return table("classifier, accuracy % | validation | test | the paper's", template, rows)
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
 from blanklm.errors import BlankLMError
-from blanklm.paper.provenance import Row, read_json
+from blanklm.paper.provenance import Row, read_json, recorded
 
 HERE = Path(__file__).resolve()
 UNITS = {"M": 1e6, "T": 1e12}
+MARK = " †"  # marks a row that was measured before provenance was recorded
+
+_read: list[Row] = []  # the results that ``reading`` collects
 
 
 @cache
@@ -27,7 +31,22 @@ def checkout() -> Path:
 
 
 def result(name: str) -> Row:
-    return read_json(checkout() / "results" / f"{name}.json")
+    row = read_json(checkout() / "results" / f"{name}.json")
+    _read.append(row)
+    return row
+
+
+@contextmanager
+def reading() -> Iterator[list[Row]]:
+    """Collect the results that are read meanwhile."""
+    _read.clear()
+    yield _read
+
+
+def note(read: Iterable[Row]) -> str:
+    """The line below a table with marked rows."""
+    commits = dict.fromkeys(row["provenance"]["file_commit"][:7] for row in read if not recorded(row))
+    return f"\n†: run before provenance was recorded; commit of the file: {', '.join(commits)}.\n"
 
 
 def results(folder: str, names: Iterable[str]) -> dict[str, Row]:
@@ -66,6 +85,21 @@ def cells(template: str, row: Mapping[str, Any], columns: Sequence[str] = ()) ->
     return written
 
 
+def marked(template: str, row: Mapping[str, Any], columns: Sequence[str] = ()) -> list[str]:
+    """The same, the first cell marked if the row is from before provenance was recorded."""
+    first, *rest = cells(template, row, columns)
+    return [first + mark_of(row), *rest]
+
+
+def origin(*sources: Mapping[str, Any]) -> Row:
+    """What a row takes over of the results that it is made of."""
+    return {"provenance": {"recorded": all(map(recorded, sources))}}
+
+
+def mark_of(row: Mapping[str, Any]) -> str:
+    return "" if recorded(row) else MARK
+
+
 def lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are written already."""
     written = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
@@ -73,7 +107,7 @@ def lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def table(headings: str, template: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
-    return lines(cells(headings, {}, columns), (cells(template, row, columns) for row in rows))
+    return lines(cells(headings, {}, columns), (marked(template, row, columns) for row in rows))
 
 
 def named(rows: Mapping[str, Any], names: Mapping[str, str] | None = None) -> list[Row]:
@@ -87,16 +121,17 @@ def declared(name: str, *arguments: str) -> str:
     spec = specs()[name]
     files, columns = spec.get("file", []), spec.get("columns", ())
     record: Row = {}
-    for file in [files] if isinstance(files, str) else files:
-        record |= result(file.format(*arguments))
+    sources = [result(file.format(*arguments)) for file in ([files] if isinstance(files, str) else files)]
+    for source in sources:
+        record |= source
     rows = record.get(spec.get("rows", ""), {})
-    rows = named(rows) if isinstance(rows, Mapping) else rows
+    rows = [row | origin(*sources) for row in (named(rows) if isinstance(rows, Mapping) else rows)]
     rows += [{**result(file), "name": name} for file, name in spec.get("files", {}).items() if exists(file)]
     for field, labels in spec.get("labels", {}).items():
         rows = [row | {field: labels[row[field]]} for row in rows]
-    written = [cells(line, record, columns) for line in spec.get("lines", ())]
+    written = [marked(line, record | origin(*sources), columns) for line in spec.get("lines", ())]
     written = [row for row in written if any(row[1:])]  # without what was not measured
-    written += [cells(spec["cells"], row, columns) for row in rows]
+    written += [marked(spec["cells"], row, columns) for row in rows]
     return lines(cells(spec["headings"], record, columns), written)
 
 

@@ -10,7 +10,6 @@ apart.
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +19,9 @@ import numpy as np
 from blanklm.api import BlankLM
 from blanklm.data import read_corpus
 from blanklm.paper.provenance import Row, write_result
-from blanklm.paper.tasks.completion import Asked, of_any_length, seen_in_training, sentence_completion
-from blanklm.paper.tasks.metrics import expected_calibration_error
+from blanklm.paper.tasks.choices import Asked
+from blanklm.paper.tasks.completion import of_any_length, seen_in_training, sentence_completion
+from blanklm.paper.tasks.metrics import expected_calibration_error, share_interval
 
 HELD_OUT = 400  # questions, half of them to fit the temperature
 TEMPERATURES = np.round(np.arange(0.5, 6.01, 0.1), 1)
@@ -44,10 +44,8 @@ def log_probs(model: BlankLM, questions: Sequence[Asked]) -> tuple[np.ndarray, n
 
 def accuracy(log_p: np.ndarray, answers: np.ndarray) -> Row:
     """The share of right answers, with its 95 % interval (Wilson)."""
-    count, share, z = len(answers), float((log_p.argmax(1) == answers).mean()), 1.96
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return {"questions": count, "accuracy": share, "interval": [middle - reach, middle + reach]}
+    count, share = len(answers), float((log_p.argmax(1) == answers).mean())
+    return {"questions": count, "accuracy": share, "interval": share_interval(share, count)}
 
 
 def calibration(log_p: np.ndarray, answers: np.ndarray, temperature: float) -> Row:

@@ -30,7 +30,7 @@ from blanklm.paper import runner
 from blanklm.paper.baselines.systems import LanguageModel, load_system
 from blanklm.paper.provenance import Row, read_json, write_json
 from blanklm.paper.runner import Say
-from blanklm.paper.tables.infilling_systems import CORPORA, JUDGE, SYSTEMS, Corpus, System
+from blanklm.paper.tables.infilling_systems import CORPORA, JUDGE, PRETRAINED, SYSTEMS, Corpus, System, small
 from blanklm.paper.tasks.fluency import perplexity
 from blanklm.paper.tasks.infilling import fills_of, score
 from blanklm.paper.tasks.masking import mask_corpus, no_infill, read_masks, write_masks
@@ -39,6 +39,7 @@ from blanklm.paper.tasks.metrics import corpus_bleu
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SEED = 0  # of the masks
 VALIDATION_TEXTS = 100  # on which a system's decoding is chosen, where it has several
+SMALL_TEST_TEXTS = 20
 FIGURE_5 = (  # the document of the paper's Figure 5 under its two masks, what is hidden in brackets
     "when time flies , [where] does it go ? [to] the center of the [universe] to be recycled [and] made into new "
     "time .",
@@ -54,7 +55,7 @@ class Experiment(runner.Experiment):
 
     @property
     def data(self) -> Corpus:
-        return CORPORA[self.corpus]
+        return small(CORPORA[self.corpus]) if self.budget.small else CORPORA[self.corpus]
 
     @property
     def spec(self) -> System:
@@ -95,7 +96,8 @@ class Experiment(runner.Experiment):
         path = self.out / self.corpus / "masks" / f"{split}-{ratio:g}.jsonl"
         if not path.exists():
             texts = self.data.test() if split == "test" else self.data.held_out()
-            masked = mask_corpus(_spread(texts, self.texts if split == "test" else VALIDATION_TEXTS), ratio, SEED)
+            most = self.texts if split == "test" else min(VALIDATION_TEXTS, len(texts))
+            masked = mask_corpus(_spread(texts, most), ratio, SEED)
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
                 write_masks(temporary, masked)
@@ -168,7 +170,7 @@ class Experiment(runner.Experiment):
             "training": read_json(self.training_file),
         }
 
-    def _filled(self, judge: LanguageModel, ratio: float) -> dict[str, float]:
+    def _filled(self, judge: LanguageModel, ratio: float) -> dict[str, Any]:
         fills, seconds = self.fills(ratio)
         words = sum(len(span.split()) for fill in fills for span in fill.spans)
         return score(self.masks("test", ratio), fills) | {
@@ -217,11 +219,15 @@ def _named(choice: dict[str, Any]) -> str:
 def experiments(
     out: Path, corpora: Sequence[str] | None = None, systems: Sequence[str] | None = None, **settings: Any
 ) -> list[Experiment]:
-    """The experiments of the table, all or those named."""
+    """The experiments of the table, all or those named; with the small budget, those from scratch on few texts."""
+    default: Iterable[str] = SYSTEMS
+    if settings.get("budget", runner.WHOLE_RECIPE).small:
+        settings.setdefault("texts", SMALL_TEST_TEXTS)
+        default = [name for name in SYSTEMS if name not in PRETRAINED]
     return [
         Experiment(out=out, corpus=corpus, system=system, **settings)
         for corpus in runner.choose("corpus", corpora, CORPORA, CORPORA)
-        for system in runner.choose("system", systems, SYSTEMS, SYSTEMS)
+        for system in runner.choose("system", systems, SYSTEMS, default)
     ]
 
 

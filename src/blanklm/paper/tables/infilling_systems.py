@@ -102,6 +102,21 @@ CORPORA = {
 }  # fmt: skip
 
 
+SMALL_TEXTS = 2000
+
+
+def small(corpus: Corpus) -> Corpus:
+    """The first texts of a corpus and a tiny model: to see in minutes that all of it runs."""
+    return replace(
+        corpus,
+        train=lambda: corpus.train()[:SMALL_TEXTS],
+        held_out=lambda: corpus.held_out()[: SMALL_TEXTS // 100],
+        size=EncoderConfig.of_size("tiny"),
+        max_length=min(corpus.max_length, 128),
+        trained_on=f"{SMALL_TEXTS:,} texts: a trial",
+    )
+
+
 # --- The systems ------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +269,8 @@ SYSTEMS = {
         "Seq2seq-fill", partial(_seq2seq, "fill"), training=MUON_HUGGING_FACE, initial_tokens=_words
     ),
     "blm": System("BLM", _blm, choices=BEAMS, training=FULLER_CANVASES | MUON, initial_tokens=_words),
+    # As the paper trains it: every step of a text equally likely.
+    "blm-uniform": System("BLM, uniform canvases", _blm, choices=BEAMS, training=MUON, initial_tokens=_words),
     "blm-greedy": System("BLM, greedy", model_of="blm", choices=GREEDY),
     "blm-model": System("BLM, greedy, blanks chosen by p(b)", model_of="blm", choices=({"order": "model"},)),
     "blm-parallel": System("BLM, all blanks at once", model_of="blm", choices=PARALLEL),
@@ -267,3 +284,4 @@ SYSTEMS = {
         training=FULLER_CANVASES | {"learning_rate": 5e-4, "tokens_per_batch": 16_384},
     ),
 }
+PRETRAINED = ("bert-lm", "blm-minilm", "blm-english")  # those that do not begin from scratch

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ FEW_CHUNKS, MANY_ORDERS = 10, 1000  # a part of the test set for which m is larg
 ORDERS_PER_FILE = 10  # orders of each chunk that are drawn together
 TREND = (1, 3, 10, 30, 100, 300, 1000)
 TEMPERATURES = (0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
+SMALL_LINES, SMALL_ORDERS = 1000, 2
 TEMPERATURE_STRIDE = 4  # one of so many validation pieces decides the temperature
 
 
@@ -69,10 +71,17 @@ class Corpus:
     training: TrainingConfig
     ends: tuple[str, ...] = ()  # the words that end a sentence, besides <eos>
 
+    most_lines: int = 0  # of each file; 0: all
+
     @property
     def end_tokens(self) -> list[int]:
-        tokenizer, _ = tokenised(self.name)
+        tokenizer, _ = tokenised(self.name, self.most_lines)
         return [token for word in self.ends for token in tokenizer.encode(word)]
+
+    def small(self) -> Corpus:
+        """The first lines and tiny models: to see in minutes that all of it runs."""
+        tiny = EncoderConfig.of_size("tiny")
+        return replace(self, most_lines=SMALL_LINES, encoder=tiny, strong_dropout=tiny)
 
 
 def medium(dropout: float, hidden: float = 0.1) -> EncoderConfig:
@@ -123,9 +132,10 @@ class Chunks:
 
 
 @cache
-def tokenised(name: str) -> tuple[Tokenizer, dict[str, list[list[int]]]]:
-    """Return the whole word vocabulary of a corpus, and its lines."""
-    lines = {split: list(read_corpus(name, split)) for split in ("train", "valid", "test")}
+def tokenised(name: str, most: int = 0) -> tuple[Tokenizer, dict[str, list[list[int]]]]:
+    """Return the whole word vocabulary of a corpus, and its lines; ``most`` of training, a tenth of the others."""
+    counts = {"train": most or None, "valid": most // 10 or None, "test": most // 10 or None}
+    lines = {split: list(islice(read_corpus(name, split), count)) for split, count in counts.items()}
     tokenizer = Tokenizer.train("word", lines["train"], vocabulary=1_000_000)
     return tokenizer, {split: tokenizer.encode_many(texts) for split, texts in lines.items()}
 
@@ -199,7 +209,7 @@ class Experiment(runner.Experiment):
 
     @property
     def data(self) -> Corpus:
-        return CORPORA[self.corpus]
+        return CORPORA[self.corpus].small() if self.budget.small else CORPORA[self.corpus]
 
     @property
     def spec(self) -> System:
@@ -212,7 +222,7 @@ class Experiment(runner.Experiment):
     # --- Training ---------------------------------------------------------------------------------------------------
 
     def train(self, say: Say) -> None:
-        tokenizer, lines = tokenised(self.corpus)
+        tokenizer, lines = tokenised(self.corpus, self.data.most_lines)
         tokens = round(self.spec.batch_scale * self.data.training.tokens_per_batch)
         config = replace(self.data.training, tokens_per_batch=tokens)
         config = replace(config, **self.spec.training)
@@ -237,7 +247,7 @@ class Experiment(runner.Experiment):
 
     def pieces(self, split: str) -> TextsInContext:
         """Cut the stream into chunks or sentences, with their context."""
-        stream = one_stream(tokenised(self.corpus)[1][split])
+        stream = one_stream(tokenised(self.corpus, self.data.most_lines)[1][split])
         if self.spec.by_sentence:
             return sentences_in_context(stream, self.data.end_tokens, self.spec.chunk, self.spec.context)
         lengths = [len(chunk) for chunk in cut(stream, self.spec.chunk)]
@@ -376,14 +386,16 @@ def experiments(
     out: Path,
     corpora: Sequence[str] | None = None,
     systems: Sequence[str] | None = None,
-    orders: int = 100,
+    orders: int | None = None,
     seconds: float = 0.0,
+    budget: runner.Budget = runner.WHOLE_RECIPE,
 ) -> list[Experiment]:
     """The experiments of the table, all or those named."""
+    orders = (SMALL_ORDERS if budget.small else 100) if orders is None else orders
     if orders < 1:
         raise BlankLMError(f"--orders must be at least 1, not {orders}")
     return [
-        Experiment(out=out, corpus=corpus, system=system, orders=orders, seconds=seconds)
+        Experiment(out=out, corpus=corpus, system=system, orders=orders, seconds=seconds, budget=budget)
         for corpus in runner.choose("corpus", corpora, CORPORA, DEFAULT_CORPORA)
         for system in runner.choose("system", systems, SYSTEMS, SYSTEMS)
     ]

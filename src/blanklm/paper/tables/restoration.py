@@ -18,6 +18,7 @@ from random import Random
 from blanklm.core.template import Blank
 from blanklm.data import MaskedText, read_corpus
 from blanklm.errors import BlankLMError
+from blanklm.models.encoder import EncoderConfig
 from blanklm.paper import runner
 from blanklm.paper.baselines.systems import SlotBySlot
 from blanklm.paper.bundled import greek, latin
@@ -34,6 +35,7 @@ from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
 
 TEXTS, MULTIPLE, PAPYRI, EDITED = 1000, 300, 400, 300  # of the test sets; MULTIPLE: texts of many slots
+SMALL_TEXTS, SMALL_SECONDS = 4, 10.0
 SEED = 1
 CORPORA = {"greek": "greek_documentary", "latin": "edh_latin"}
 
@@ -91,14 +93,18 @@ class Experiment(runner.Experiment):
     @property
     def recipe(self) -> Recipe:
         recipe = latin.RECIPE if self.spec.corpus == "latin" else greek.RECIPE
+        if self.budget.small:
+            training = replace(recipe.training, tokens_per_batch=runner.SMALL_BATCH, warmup=5)
+            recipe = replace(recipe, encoder=EncoderConfig.of_size("tiny"), training=training)
         return replace(recipe, name=self.system, kind=self.spec.kind)
 
     def texts_of_corpus(self) -> Corpus:
-        return latin.corpus() if self.spec.corpus == "latin" else greek.corpus(self.spec.literature)
+        literature = self.spec.literature and not self.budget.small  # it takes a while to read
+        return latin.corpus() if self.spec.corpus == "latin" else greek.corpus(literature)
 
     def train(self, say: Say) -> None:
         calibration = min(CALIBRATION_TEXTS, self.texts)
-        seconds = self.seconds or self.spec.seconds
+        seconds = self.seconds or (SMALL_SECONDS if self.budget.small else self.spec.seconds)
         result = self.recipe.make(self.folder, self.texts_of_corpus(), seconds, calibration, say)
         write_json(self.training_file, result)
 
@@ -213,14 +219,24 @@ def experiments(
     texts: int = 0,
     seconds: float = 0.0,
     model: Path | None = None,
+    budget: runner.Budget = runner.WHOLE_RECIPE,
 ) -> list[Experiment]:
-    """The experiments of the table, all or those named."""
+    """The experiments of the table, all or those named; a training takes its time, whatever it reads in it."""
+    if budget.tokens and not budget.small:
+        raise BlankLMError("the models of restoration are trained by the clock: give all the same --seconds")
+    texts = texts or (SMALL_TEXTS if budget.small else TEXTS)
     if model and len(systems or ()) != 1:
         raise BlankLMError("--model measures one model: say with --system as which it is to be measured")
     chosen = runner.choose("corpus", corpora, CORPORA, CORPORA)
     return [
         Experiment(
-            out=out, corpus=SYSTEMS[name].corpus, system=name, seconds=seconds, texts=texts or TEXTS, model=model
+            out=out,
+            corpus=SYSTEMS[name].corpus,
+            system=name,
+            seconds=seconds,
+            texts=texts,
+            model=model,
+            budget=budget,
         )
         for name in runner.choose("system", systems, SYSTEMS, SYSTEMS)
         if SYSTEMS[name].corpus in chosen

@@ -16,18 +16,23 @@ from pathlib import Path
 
 from blanklm.paper import runner
 from blanklm.paper.provenance import Row, read_json, write_result
-from blanklm.paper.runner import Say, Step, print_line
+from blanklm.paper.runner import WHOLE_RECIPE, Budget, Say, Step, print_line
 from blanklm.paper.tables.sentiment_choice import CONTENT, Setting, best, choose, needed, rows_of
 from blanklm.paper.tables.sentiment_models import CORPORA, SYSTEMS, bundle, experiments, tokenise
 from blanklm.paper.tables.sentiment_pools import FIXED, GRID, is_written, records_of, write_pools, writes
 from blanklm.paper.tasks.sentiment import TestSet, score, score_known
 from blanklm.transfer.transfer import StyleClassifier
 
+SMALL_SENTENCES = 5  # of each sentiment that are rewritten with the small budget
 
-def score_corpus(out: Path, corpus: str, say: Say = print_line) -> Row:
+
+def score_corpus(out: Path, corpus: str, say: Say = print_line, most: int | None = None) -> Row:
     """The table of a corpus, from what was chosen and written; a writer that wrote nothing has no row."""
     folder = out / corpus
     judge, test = StyleClassifier.from_pretrained(folder / "judge" / "run"), TestSet.load(corpus)
+    if most is not None:  # of each sentiment
+        first = test.targets.index(0)
+        test = test.among([*range(most), *range(first, first + most)])
     choice = read_json(folder / "choice.json") if (folder / "choice.json").exists() else {"chosen": {}}
     ours: dict[str, dict[str, float]] = {}
     for name, (writer, pick) in rows_of(choice).items():
@@ -58,11 +63,13 @@ def row_file(out: Path, corpus: str) -> Path:
     return out / "results" / f"{corpus}.json"
 
 
-def steps(out: Path, corpus: str, seconds: float = 0.0, start: str | None = None) -> list[Step]:
+def steps(
+    out: Path, corpus: str, seconds: float = 0.0, start: str | None = None, budget: Budget = WHOLE_RECIPE
+) -> list[Step]:
     """Tokenise, train, write for validation, choose, write the test sentences, score."""
-    folder = out / corpus
+    folder, most = out / corpus, SMALL_SENTENCES if budget.small else None
     tokenising = Step(f"tokenise {corpus}", partial(tokenise, out, corpus), (folder / "tokenizer.json").exists)
-    trainings = runner.training_steps(experiments(out, corpus, seconds=seconds, start=start))
+    trainings = runner.training_steps(experiments(out, corpus, seconds=seconds, start=start, budget=budget))
     models = [replace(step, after=(*step.after, tokenising.name)) for step in trainings.values()]
     if corpus == "yelp":
         parts = ("train yelp classifier", "train yelp blm-small")
@@ -72,7 +79,8 @@ def steps(out: Path, corpus: str, seconds: float = 0.0, start: str | None = None
     trained = tuple(step.name for step in models)
 
     def write(writer: str, split: str) -> Step:
-        work, done = partial(write_pools, out, corpus, writer, split), partial(is_written, folder, writer, split)
+        work = partial(write_pools, out, corpus, writer, split, most=most)
+        done = partial(is_written, folder, writer, split)
         return Step(f"write {corpus} {writer} {split}", work, done, trained)
 
     tried = [write(name, "valid") for name in ("two", *GRID) if writes(corpus, name)]
@@ -85,12 +93,14 @@ def steps(out: Path, corpus: str, seconds: float = 0.0, start: str | None = None
     )
     chosen = Step(
         f"write {corpus} as chosen",
-        partial(write_chosen, out, corpus),
+        partial(write_chosen, out, corpus, most=most),
         partial(chosen_is_written, out, corpus),
         (choosing.name,),
     )
     after = (chosen.name, *(step.name for step in fixed))
-    scoring = Step(f"score {corpus}", partial(score_corpus, out, corpus), row_file(out, corpus).exists, after)
+    scoring = Step(
+        f"score {corpus}", partial(score_corpus, out, corpus, most=most), row_file(out, corpus).exists, after
+    )
     return [tokenising, *models, *tried, *fixed, choosing, chosen, scoring]
 
 
@@ -100,10 +110,10 @@ def chosen_writers(out: Path, corpus: str) -> dict[str, tuple[int, bool]]:
     return {writer: samples for writer, samples in chosen.items() if writer in GRID}
 
 
-def write_chosen(out: Path, corpus: str, say: Say = print_line) -> None:
+def write_chosen(out: Path, corpus: str, say: Say = print_line, most: int | None = None) -> None:
     """Rewrite the test sentences with the settings that were chosen."""
     for writer, (samples, fewer) in chosen_writers(out, corpus).items():
-        write_pools(out, corpus, writer, "test", say, samples, fewer)
+        write_pools(out, corpus, writer, "test", say, samples, fewer, most)
 
 
 def chosen_is_written(out: Path, corpus: str) -> bool:
@@ -118,11 +128,12 @@ def run(
     start: str | None = None,
     jobs: int = 1,
     say: Say = print_line,
+    budget: Budget = WHOLE_RECIPE,
 ) -> list[Row]:
     """Do whatever is not done yet of the table of each corpus."""
     names = runner.choose("corpus", corpora, CORPORA, CORPORA)
-    todo = [step for name in names if not row_file(out, name).exists() for step in steps(out, name, seconds, start)]
-    runner.run_steps(todo, jobs, say)
+    left = [name for name in names if not row_file(out, name).exists()]
+    runner.run_steps([step for name in left for step in steps(out, name, seconds, start, budget)], jobs, say)
     return [read_json(row_file(out, name)) for name in names]
 
 

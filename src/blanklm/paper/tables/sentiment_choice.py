@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blanklm.paper.provenance import write_json
+from blanklm.paper.provenance import write_result
 from blanklm.paper.runner import Say, print_line
 from blanklm.paper.tables.sentiment_pools import (
     DRAWINGS,
@@ -137,7 +137,7 @@ def choose(out: Path, corpus: str, say: Say = print_line) -> dict[str, Any]:
             "ranking": valid.choose(ranked),
             "ranking, whole mask": valid.choose([s for s in ranked if not s.fewer and s.samples == SAMPLES]),
         }
-    write_json(out / corpus / "choice.json", choice)
+    write_result(out / corpus / "choice.json", choice)
     say(f"{corpus}: settings are chosen")
     return choice
 

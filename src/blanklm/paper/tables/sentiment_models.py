@@ -117,6 +117,11 @@ class Experiment(runner.Experiment):
         return SYSTEMS[self.system]
 
     @property
+    def size(self) -> EncoderConfig:
+        """Of the models that write."""
+        return EncoderConfig.of_size("tiny") if self.budget.small else TABLE
+
+    @property
     def starts_from(self) -> tuple[Experiment, ...]:
         return tuple(replace(self, system=name) for name in self.spec.starts_from)
 
@@ -149,12 +154,12 @@ def judge(words: Tokenizer, _: Experiment) -> ConvolutionClassifier:
     return ConvolutionClassifier(ConvolutionClassifierConfig(len(words), max_length=MAX_LENGTH))
 
 
-def blm(words: Tokenizer, _: Experiment) -> BLM:
-    return BLM(BLMConfig(len(words), TABLE, sides_hidden=256, max_length=MAX_LENGTH))
+def blm(words: Tokenizer, experiment: Experiment) -> BLM:
+    return BLM(BLMConfig(len(words), experiment.size, sides_hidden=256, max_length=MAX_LENGTH))
 
 
-def styled_blm(words: Tokenizer, _: Experiment) -> StyledBLM:
-    return StyledBLM(StyledBLMConfig(len(words), TABLE, sides_hidden=256, max_length=MAX_LENGTH))
+def styled_blm(words: Tokenizer, experiment: Experiment) -> StyledBLM:
+    return StyledBLM(StyledBLMConfig(len(words), experiment.size, sides_hidden=256, max_length=MAX_LENGTH))
 
 
 def small_blm(words: Tokenizer, experiment: Experiment) -> StyledBLM:
@@ -176,8 +181,8 @@ def small_blm(words: Tokenizer, experiment: Experiment) -> StyledBLM:
     return model
 
 
-def masked(words: Tokenizer, _: Experiment) -> Masked:
-    return Masked(PredictorConfig(len(words), TABLE, max_length=MAX_LENGTH))
+def masked(words: Tokenizer, experiment: Experiment) -> Masked:
+    return Masked(PredictorConfig(len(words), experiment.size, max_length=MAX_LENGTH))
 
 
 def guided(style: int, _: Tokenizer, experiment: Experiment) -> Guided:

@@ -119,8 +119,9 @@ def write_pools(
     say: Say = print_line,
     samples: int | None = None,
     fewer: bool = True,
+    most: int | None = None,
 ) -> None:
-    """Rewrite the sentences of a split in the other style; a record for each.
+    """Rewrite the sentences of a split in the other style, ``most`` of each; a record for each.
 
     By default with all samples that settings may be chosen from; ``fewer``: of smaller masks too.
     """
@@ -128,15 +129,17 @@ def write_pools(
         path = pool_file(out / corpus, writer, style, split)
         if not path.exists():
             number = samples or WRITERS[writer].samples
-            write_json(path, pool(out / corpus, corpus, writer, style, split, number, fewer))
+            write_json(path, pool(out / corpus, corpus, writer, style, split, number, fewer, most))
             say(f"{corpus} {writer}: wrote {split} sentences as {STYLES[style]} ones")
 
 
-def pool(folder: Path, corpus: str, name: str, style: int, split: str, samples: int, fewer: bool) -> list[Record]:
+def pool(
+    folder: Path, corpus: str, name: str, style: int, split: str, samples: int, fewer: bool, most: int | None = None
+) -> list[Record]:
     """What a writer makes of the sentences of a split in the style ``style``."""
     writer = WRITERS[name]
     classifier = StyleClassifier.from_pretrained(folder / "classifier" / "run")
-    texts = sentences(corpus, split, 1 - style)[: VALIDATION if split == "valid" else None]
+    texts = sentences(corpus, split, 1 - style)[: most or (VALIDATION if split == "valid" else None)]
     if writer.temperature is None:  # a masked language model, which is told the lengths
         marked = marks(corpus, writer.masks, Transfer(classifier, [], STYLES), texts, 1 - style)
         model = Infiller.from_pretrained(model_folder(folder, writer.models[style]))

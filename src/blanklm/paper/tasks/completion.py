@@ -7,28 +7,15 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from blanklm.data import read_corpus
+from blanklm.paper.tasks.choices import Asked
 
 TRAINED_ON = [("english", split) for split in ("mix.0", "mix.1", "mix.2", "more.0", "more.1")]
 TRAINED_ON += [("sentence_completion", "train.0")]
 WINDOW = 6  # words about the blank by which a sentence is known again
 LONGEST_OPTION = 3  # words
 OPTIONS = 5
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question with one right answer: a string for each blank in each of the options."""
-
-    text: str
-    alternatives: tuple[tuple[str, ...], ...]
-    answer: int
-
-    @property
-    def blanks(self) -> int:
-        return len(self.alternatives[0])
 
 
 def sentence_completion(name: str) -> list[Asked]:
@@ -45,7 +32,7 @@ def seen_in_training(questions: Sequence[Asked]) -> set[int]:
     """The numbers of the questions whose answered sentence stands in the texts that the models were trained on."""
     windows: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for number, question in enumerate(questions):
-        before, *after = question.text.split("___")
+        before, *after = (question.text or "").split("___")
         left, answer = _words(before), _words(question.alternatives[question.answer][0])
         first = max(0, len(left) - WINDOW // 2)
         words = left + answer + _words(after[0])
@@ -65,8 +52,8 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z']+", text.lower())
 
 
-def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked]:
-    """Questions from held-out texts: one to three words hidden, and beside them others that follow the same word.
+def of_any_length(texts: Iterable[str], count: int, seed: int = 0, longest: int = LONGEST_OPTION) -> list[Asked]:
+    """Questions from held-out texts: one to ``longest`` words hidden, and beside them others that follow the same word.
 
     The wrong options begin as they do elsewhere in these texts, so that none is out of place at once.
     """
@@ -74,18 +61,18 @@ def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked
     split = [words for words in (text.split() for text in texts) if 8 <= len(words) <= 40]
     after: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, words in enumerate(split):
-        for i in range(1, len(words) - LONGEST_OPTION):
+        for i in range(1, len(words) - longest):
             after[words[i - 1].lower()].append((number, i))
     asked: list[Asked] = []
     for number in rng.sample(range(len(split)), len(split)):
         words = split[number]
-        places = [i for i in range(1, len(words) - LONGEST_OPTION) if len(after[words[i - 1].lower()]) >= 4 * OPTIONS]
+        places = [i for i in range(1, len(words) - longest) if len(after[words[i - 1].lower()]) >= 4 * OPTIONS]
         if not places:
             continue
         at = rng.choice(places)
-        options = [_span(words, at, rng)]
+        options = [_span(words, at, rng, longest)]
         for other, i in rng.sample(after[words[at - 1].lower()], 4 * OPTIONS):
-            option = _span(split[other], i, rng)
+            option = _span(split[other], i, rng, longest)
             if other != number and option and option not in options and len(options) < OPTIONS:
                 options.append(option)
         if len(options) < OPTIONS or not options[0]:
@@ -100,10 +87,10 @@ def of_any_length(texts: Iterable[str], count: int, seed: int = 0) -> list[Asked
     return asked
 
 
-def _span(words: Sequence[str], at: int, rng: random.Random) -> str:
-    """One to three words without a mark between or after them; nothing where the first is no word."""
+def _span(words: Sequence[str], at: int, rng: random.Random, longest: int) -> str:
+    """One to ``longest`` words without a mark between or after them; nothing where the first is no word."""
     found: list[str] = []
-    for word in words[at : at + rng.randint(1, LONGEST_OPTION)]:
+    for word in words[at : at + rng.randint(1, longest)]:
         bare = re.match(r"[\w'’-]+", word)
         if not bare:
             break

@@ -18,7 +18,7 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.data import MaskedText
 from blanklm.paper.tasks.fluency import Judge, perplexity
 from blanklm.paper.tasks.masking import mask_corpus, no_infill
-from blanklm.paper.tasks.metrics import corpus_bleu
+from blanklm.paper.tasks.metrics import bleu_interval, corpus_bleu
 
 FAILURES = ("lost_words", "wrong_blanks")  # of outputs that do not fill their canvas
 
@@ -41,7 +41,7 @@ def evaluate(
     progress: Progress | None = None,
     judge: Judge | None = None,
     **options: Any,
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """For each mask ratio: BLEU of the fills and of no infill, failures, length error per blank, words per second.
 
     With a ``judge``, also the perplexity of the filled texts and of the originals (see tasks/fluency.py).
@@ -120,7 +120,7 @@ def _masked(parts: list[tuple[str, bool]]) -> MaskedText:
     return MaskedText(Template(tuple(pieces), (Blank(),) * len(spans)), tuple(spans))
 
 
-def score(masked: Sequence[MaskedText], fills: Sequence[Fill]) -> dict[str, float]:
+def score(masked: Sequence[MaskedText], fills: Sequence[Fill]) -> dict[str, Any]:
     """What the paper reports of the fills of one mask ratio. Length errors are those of fills that are valid."""
     originals = [m.text for m in masked]
     kinds = [failure(m, fill) for m, fill in zip(masked, fills, strict=True)]
@@ -133,6 +133,7 @@ def score(masked: Sequence[MaskedText], fills: Sequence[Fill]) -> dict[str, floa
     return {
         "no_infill_bleu": corpus_bleu([no_infill(m) for m in masked], originals),
         "bleu": corpus_bleu([fill.text for fill in fills], originals),
+        "bleu_interval": bleu_interval([fill.text for fill in fills], originals),
         "failure_rate": sum(kind is not None for kind in kinds) / max(1, len(fills)),
         **{kind: kinds.count(kind) / max(1, len(fills)) for kind in FAILURES},
         "length_error": sum(lengths) / max(1, len(lengths)),

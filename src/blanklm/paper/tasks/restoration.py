@@ -14,7 +14,7 @@ from typing import Protocol
 
 from blanklm.core.template import Blank
 from blanklm.data.masking import MaskedText
-from blanklm.paper.tasks.metrics import character_error_rate, expected_calibration_error
+from blanklm.paper.tasks.metrics import cer_interval, character_error_rate, expected_calibration_error
 from blanklm.restoration.candidates import Candidate
 from blanklm.restoration.draft import Part
 from blanklm.restoration.restorer import Restorer
@@ -54,6 +54,7 @@ def evaluate_fill(
     answers = [span for spans in fills for span in spans]
     return {
         "cer": character_error_rate(answers, truths),
+        **cer_interval(answers, truths),
         "top1": _share(answer == truth for answer, truth in zip(answers, truths, strict=True)),
         "length_right": _share(len(answer) == len(truth) for answer, truth in zip(answers, truths, strict=True)),
         "texts": len(masked),
@@ -80,6 +81,7 @@ def score_ranked(ranked: Sequence[Sequence[Candidate]], truths: Sequence[str]) -
     right = [candidate.text == truth for candidate, truth in zip(best, truths, strict=True)]
     return {
         "cer": character_error_rate([candidate.text for candidate in best], truths),
+        **cer_interval([candidate.text for candidate in best], truths),
         "top1": _share(right),
         f"top{TOP}": _share(
             truth in [candidate.text for candidate in candidates[:TOP]]

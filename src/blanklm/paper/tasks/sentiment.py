@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from blanklm.data import read_corpus
 from blanklm.data.registry import corpus_named
 from blanklm.errors import DataError
-from blanklm.paper.tasks.metrics import corpus_bleu
+from blanklm.paper.tasks.metrics import bleu_interval, corpus_bleu
 
 STYLES = ("negative", "positive")  # 0 and 1 in the names of files
 PUBLISHED = {  # file of system outputs -> who wrote it
@@ -101,12 +101,13 @@ def placed_by_source(lines: Sequence[str], sources: Sequence[str]) -> dict[int, 
     return placed
 
 
-def score(test: TestSet, outputs: Sequence[str], judge: Judge) -> dict[str, float]:
+def score(test: TestSet, outputs: Sequence[str], judge: Judge) -> dict[str, Any]:
     """Accuracy and BLEU of one output for each source of the test set; percentages."""
     found = judge.log_probs(outputs).argmax(1)
     scores = {
         "accuracy": 100 * float(np.mean(found == np.array(test.targets))),
         "bleu": corpus_bleu(outputs, test.references[0]),
+        "bleu_interval": bleu_interval(outputs, test.references[0]),
         "self_bleu": corpus_bleu(outputs, test.sources),
         "texts": len(outputs),
     }
@@ -115,7 +116,7 @@ def score(test: TestSet, outputs: Sequence[str], judge: Judge) -> dict[str, floa
     return scores
 
 
-def score_known(corpus: str, judge: Judge) -> dict[str, dict[str, float]]:
+def score_known(corpus: str, judge: Judge) -> dict[str, dict[str, Any]]:
     """What needs no model of ours: the sources as they are, the first reference, and every published system."""
     test = TestSet.load(corpus)
     rows = {"copy of the source": score(test, test.sources, judge)}

@@ -1,4 +1,4 @@
-"""Detect the language of a text from its letters, and write restorations as its editor writes.
+"""Detect the language of a text from its letters.
 
 A model knows the letters of one language. A letter of another script is refused: it may be a typo (a Latin o in a Greek
 word) that would mislead the model.
@@ -57,28 +57,3 @@ def _characters(passage: Passage) -> Iterator[tuple[str, int]]:
     for part in passage.parts:
         if isinstance(part, Letters) and not part.foreign:
             yield from zip(part.text, part.places, strict=True)
-
-
-def as_written(restored: str, before: str, behind: str, letters: str) -> str:
-    """Return a restoration with the sigmas and the case of the text around it.
-
-    ``before`` and ``behind`` are the characters next to it, ``-`` for an unknown one; ``letters`` are all those of the
-    passage.
-    """
-    if any(c.isalpha() for c in letters) and not any(c.islower() for c in letters):
-        restored = restored.upper()
-    if "ϲ" in letters or "Ϲ" in letters:
-        return restored.replace("σ", "ϲ").replace("Σ", "Ϲ")
-    if "ς" not in letters and _ends_in_plain_sigma(letters):
-        return restored
-    written = list(restored)
-    for i, letter in enumerate(written):
-        follows = restored[i + 1] if i + 1 < len(restored) else behind
-        precedes = restored[i - 1] if i else before
-        if letter == "σ" and not follows[:1].isalpha() and follows[:1] != "-" and precedes[-1:].isalpha():
-            written[i] = "ς"
-    return "".join(written)
-
-
-def _ends_in_plain_sigma(letters: str) -> bool:
-    return any(word.endswith("σ") for word in letters.split() if len(word) > 1)

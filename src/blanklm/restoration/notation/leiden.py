@@ -16,7 +16,8 @@
 | ``(abc)``, ``<abc>`` | abbreviation resolved; left out by the cutter | its letters | as it is |
 | ``<a=b>`` | the cutter wrote b for a | ``a`` | as it is |
 | ``{abc}``, ``(!)``, ``(sic)``, ``(---)`` | superfluous; remarks; not resolved | nothing | as it is |
-| ``[[abc]]`` | erased in antiquity | its letters | as it is; ``[[...]]`` becomes ``[[[abc]]]`` |
+| ``[[abc]]`` | erased in antiquity | its letters | as it is |
+| ``[[...]]``, ``[[---]]`` | erased and lost | a gap | ``[[[abc]]]`` |
 | ``|``, ``/``, ``|5``, end of line | a new line | as the white space around it; a hyphen joins | as it is |
 | ``vac.``, ``vacat``, ``(vac. 3)`` | left empty by the cutter | a space | as it is |
 | ``- - -`` outside brackets | lines lost | a space | as it is |
@@ -50,11 +51,13 @@ LONGEST_DOCUMENT = 1_000_000  # characters
 
 _DASH = "\\-\u2010-\u2015\u2212"
 _DOT = "(?:[.\u2026]\u0323?|[ ]\u0323)"  # also a dot below nothing
+_RAISED = "[·˙‧∙⋅•⋯]"  # as editions print lost letters; one alone among letters divides words
 _DIGITS = "[0-9⁰¹²³⁴-⁹]+"
 _NUMERAL = r"[\d⁰¹²³⁴-⁹₀-₉]+"  # in any script: one that is not read as a number would be read as a letter
 _SPACE = "␣"  # where a space would not be seen
 _ANGLES = ("<", "⟨", "〈", "‹")
 _OPEN = {"[[": "]]", "⟦": "⟧", "〚": "〛", "[": "]", "(": ")", "<": ">", "⟨": "⟩", "〈": "〉", "‹": "›", "{": "}"}
+_ERASED = ("[[", "⟦", "〚")
 _PAIR = re.compile("|".join(re.escape(mark) for pair in _OPEN.items() for mark in pair))
 _LINE_NUMBER = re.compile(r"(?m:^)[ \t]*(?:[0-9]+[a-z]?[.:)]?|\([0-9]+[a-z]?\))(?=\s|\[|$)")
 _LINE_END = re.compile(rf"(?:\|{{1,2}}|¦|//?)(?:[ ]?\(?{_DIGITS}\)?[ ]?)?")
@@ -70,7 +73,7 @@ _NUMBER = re.compile(_NUMERAL)
 _EMPTY = re.compile(r"\[\s*(?:[?!]+\s*)?\]")
 _LINES_LOST = re.compile(rf"[{_DASH}](?:[ ]?[{_DASH}])+")
 _LOSS = re.compile(  # what the description of a loss is made of
-    rf"""[ \t]* (?: (?P<dot>{_DOT}) | (?P<dash>[{_DASH}]) | (?P<number>{_NUMERAL}) | (?P<unknown>\?)
+    rf"""[ \t]* (?: (?P<dot>{_DOT}|{_RAISED}) | (?P<dash>[{_DASH}]) | (?P<number>{_NUMERAL}) | (?P<unknown>\?)
     | (?P<about>(?<!\w)c(?:a|irca)?(?:\.|\b)(?=\s*[0-9?]) | ± | \+/?-)
     | (?P<unit>(?<!\w)(?:letters?|litt(?:erae)?|lett|characters?|chars?|Buchst(?:aben)?)\b\.?) )""",
     re.VERBOSE,
@@ -131,7 +134,7 @@ class _LeidenParser:
         if source[offset] == _SPACE:
             self._reader.space(offset)
             return offset + 1
-        if inside == "[" and (end := self._loss(offset)):
+        if (inside == "[" or inside in _ERASED) and (end := self._loss(offset, erased=inside != "[")):
             return end
         if match := _REMARK.match(source, offset):
             return match.end()
@@ -190,7 +193,7 @@ class _LeidenParser:
 
     # --- Losses within brackets -----------------------------------------------------------------------------------
 
-    def _loss(self, offset: int) -> int | None:
+    def _loss(self, offset: int, erased: bool) -> int | None:
         """Read a description of a loss at ``offset``, and return where it ends; None if there is none."""
         if self.source[offset].isspace() and not self.source.startswith("\u0323", offset + 1):
             return None
@@ -207,6 +210,9 @@ class _LeidenParser:
             end = match.end()
         if not kinds:
             return None
+        start, stop, alone = self._alone(offset, end)
+        if len(kinds) == 1 and not alone and (erased or re.match(_RAISED, self.source[offset])):
+            return None  # a mark among letters
         if "unknown" in kinds and dots <= 1:  # as in [.?]; [...?] is three letters, perhaps
             dots = 0
         least, most = dots or None, None if "dash" in kinds else dots or None
@@ -218,19 +224,19 @@ class _LeidenParser:
                 least, most = numbers
             else:
                 raise refusal(self.source, offset, "how many letters are lost here? write one number, or two as in 5-7")
-        start, end = self._alone(offset, end)
-        self._lacuna(least, most, start, end, in_brackets=True)
-        return end
+        self._lacuna(least, most, start, stop, in_brackets=not erased)
+        return stop
 
-    def _alone(self, start: int, end: int) -> tuple[int, int]:
-        """Return the bounds of a loss, with the spaces around it if it is alone in its brackets."""
+    def _alone(self, start: int, end: int) -> tuple[int, int, bool]:
+        """Return the bounds of a loss, with the spaces around it if it is alone in its brackets, and whether it is."""
         before, behind = start, end
         while self.source[before - 1 : before] in (" ", "\t"):
             before -= 1
         while self.source[behind : behind + 1] in (" ", "\t"):
             behind += 1
-        is_alone = self.source[before - 1 : before] == "[" and self.source[behind : behind + 1] == "]"
-        return (before, behind) if is_alone else (start, end)
+        opening, closing = self.source[before - 1 : before], self.source[behind : behind + 1]
+        is_alone = opening in ("[", *_ERASED) and closing in ("]", *(_OPEN[mark] for mark in _ERASED))
+        return (before, behind, True) if is_alone else (start, end, False)
 
     def _lacuna(self, least: int | None, most: int | None, start: int, end: int, in_brackets: bool) -> None:
         blank = Blank() if least is None else checked_blank(self.source, start, least, most)
@@ -238,4 +244,4 @@ class _LeidenParser:
 
 
 def _dots(text: str) -> int:
-    return sum(3 if "…" in dot else 1 for dot in re.findall(_DOT, text))
+    return sum(3 if dot[0] in "…⋯" else 1 for dot in re.findall(f"{_DOT}|{_RAISED}", text))

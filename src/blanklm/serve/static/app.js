@@ -1,6 +1,7 @@
 // The page: which models there are, and the views for the tasks that they can do.
 
 import { call } from "./api.js";
+import * as choose from "./choose.js";
 import { $, element, stateIn } from "./dom.js";
 import * as fill from "./fill.js";
 import * as repair from "./repair.js";
@@ -9,7 +10,7 @@ import * as transfer from "./transfer.js";
 
 // Each has the `task` that it is for, a `title`, the text `box`, `start(models)`, and `open(first)`, which shows what the
 // address says.
-const VIEWS = [fill, repair, restore, transfer];
+const VIEWS = [fill, choose, repair, restore, transfer];
 
 try {
   const { models } = await call("v1/models");

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
-import { wait } from "./waiting.js";
+import { offerCancel, wait } from "./waiting.js";
 import { blanksOf, bounds, confidence, escapeBlanks, lengthOf, partsAt, quoted, withLength, withSpans } from "./canvas.js";
 
 export const task = "fill";
@@ -144,11 +144,15 @@ async function askAlternatives(numbers) {
   const texts = numbers.map((k) => withSpans(text, spans.map((span, other) => (other === k ? null : span)), kind));
   const { model, order } = options();
   const body = { model, order: order === "parallel" ? null : order, ...ALTERNATIVES, texts };
+  const current = wondering;
+  const withdraw = offerCancel($("blanks").querySelector(".hint"), () => current.abort());
   try {
-    const { results } = await call("v1/fill", body, wondering.signal);
+    const { results } = await call("v1/fill", body, current.signal);
     results.forEach(({ fills: found }, i) => showAlternatives(numbers[i], found));
   } catch (error) {
     if (error.name !== "AbortError") say(error.message, true);
+  } finally {
+    withdraw();
   }
 }
 
@@ -297,10 +301,10 @@ function showAlternatives(k, fills) {
   if (list && better !== written) list.append(element("li", { class: "hint why" }, whyNot(better, written, first)));
 }
 
-/** Why words were written that are less probable than others: fills are ranked by probability per word, one after another. */
+/** Why words were written that are less probable than others: fills are ranked by how well each word fits its place. */
 function whyNot(better, written, first) {
-  if (first === written) return `“${better}” is more probable as a whole, being shorter; word for word, “${written}” is.`;
-  return `“${written}” was written when other words were not known yet; with them as they are, “${better}” is more probable.`;
+  if (first === written) return `“${better}” is more probable as a whole, but the words of “${written}” fit their places better.`;
+  return `“${better}” is more probable with the other words as they are; “${written}” was chosen while the text was filled.`;
 }
 
 function showReadings() {

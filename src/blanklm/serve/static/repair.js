@@ -1,7 +1,9 @@
-// Repair: a text in, the changes that would mend it, to accept or refuse one by one, and how probable each word is.
+// Repair: a text in, the suggested changes, to accept or refuse one by one, and how probable each word is.
 
 import { call } from "./api.js";
+import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
+import { offerCancel, wait } from "./waiting.js";
 
 export const task = "repair";
 export const title = "Repair";
@@ -47,7 +49,9 @@ export function start(able) {
       show();
     });
   }
-  $("repair-copy").addEventListener("click", async () => say(await copyText($("repaired"))));
+  for (const button of document.querySelectorAll("#view-repair [data-copies]")) {
+    button.addEventListener("click", async () => say(await copyText($(button.dataset.copies))));
+  }
 }
 
 /** Show what the address says; an example waits in the box until it is asked for. */
@@ -58,32 +62,49 @@ export function open() {
   else if (!$("repair-text").value) [$("repair-text").value] = EXAMPLES;
 }
 
-async function repair(text, { remember = true } = {}) {
-  $("repair-text").value = text;
+function address(text) {
   const state = new URLSearchParams({ view: task, text });
   if ($("repair-model").value !== models[0].name) state.set("model", $("repair-model").value);
-  if (remember && `#${state}` !== location.hash) history.pushState(null, "", `#${state}`);
+  return `#${state}`;
+}
+
+async function repair(text, { remember = true } = {}) {
+  $("repair-text").value = text;
+  if (remember && address(text) !== location.hash) history.pushState(null, "", address(text));
   asking.abort();
   asking = new AbortController();
-  const { signal } = asking;
-  const slow = setTimeout(() => say("Reading …"), 300);
-  const body = { model: $("repair-model").value, texts: [text] };
+  const current = asking, body = { model: $("repair-model").value, texts: [text] };
+  const answered = wait($("view-repair"), "Reading", say, current);
   try {
-    [shown] = (await call("v1/repair", body, signal)).results;
+    [shown] = (await call("v1/repair", body, current.signal)).results;
+    answered();
     refused = new Set();
     show();
-    const words = shown.edits.length === 1 ? "One change." : `${shown.edits.length} changes.`;
-    say(shown.edits.length ? `${words} Choose a change to refuse it.` : "There is nothing to mend.");
-    $("repair-outcome").hidden = false;
+    const changes = shown.edits.length === 1 ? "One change." : `${shown.edits.length} changes.`;
+    say(shown.edits.length ? `${changes} Choose a change to refuse it.` : "Nothing to correct was found.");
+    $("repair-command").textContent = `blanklm repair ${quoted(text)} --model ${body.model}`;
+    $("repair-link").href = address(text);
+    $("repair-link").textContent = $("repair-link").href;
+    $("repair-outcome").hidden = $("repair-share").hidden = false;
     $("repair-words").hidden = true;
-    const { results: [{ words: scored }] } = await call("v1/words", body, signal);
-    showWords(text, scored);
+    await askWords(text, body, current);
   } catch (error) {
     if (error.name === "AbortError") return;
     say(error.message, true);
-    for (const id of ["repair-outcome", "repair-words"]) $(id).hidden = true;
+    if (shown?.input !== text) for (const id of ["repair-outcome", "repair-words", "repair-share"]) $(id).hidden = true;
   } finally {
-    clearTimeout(slow);
+    answered();
+  }
+}
+
+/** How probable each word is in its place. */
+async function askWords(text, body, current) {
+  const withdraw = offerCancel($("repair-outcome"), () => current.abort());
+  try {
+    const { results: [{ words }] } = await call("v1/words", body, current.signal);
+    showWords(text, words);
+  } finally {
+    withdraw();
   }
 }
 

@@ -17,7 +17,7 @@ const EXAMPLES = [
   ["la", '<ab><lb n="1"/>votum sol<gap reason="lost" quantity="3" unit="character"/>\n<lb n="2"/>libens '
     + '<gap reason="lost" extent="unknown" unit="character"/></ab>'],
 ];
-const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0", count: "characters", attribute: "yes" };
+const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0", count: "letters", attribute: "yes" };
 const SURE = [0.3, 0.5, 0.7, 0.9];
 const LONG = 1000; // characters; a longer text is not written into a command
 const SHOWN = 5; // restorations of a gap, before one asks for more
@@ -157,6 +157,11 @@ function drawnPassage({ parts, language }) {
   return element("p", { lang: language === "greek" ? "grc" : "la" }, ...children);
 }
 
+/** The class of the colour of a probability. */
+function shade(probability) {
+  return `sure-${SURE.filter((bound) => probability >= bound).length}`;
+}
+
 /** A gap in the running text: a link to its card. */
 function inPlace(gap) {
   const rank = rankOf(gap);
@@ -174,9 +179,9 @@ function inPlace(gap) {
 
 /** A restoration letter by letter; how sure the model is of each is known for the best. */
 function letters({ restorations, confidence, places }, rank) {
-  if (rank !== 0) return [element("span", { class: "filled sure-2" }, restorations[rank].text)];
+  if (rank !== 0) return [element("span", { class: `filled ${shade(restorations[rank].probability)}` }, restorations[rank].text)];
   return [...restorations[0].text].map((letter, i) => {
-    const drawn = element("span", { class: `filled sure-${SURE.filter((bound) => confidence[i] >= bound).length}` }, letter);
+    const drawn = element("span", { class: `filled ${shade(confidence[i])}` }, letter);
     const others = Object.entries(places[i]).slice(0, 5).map(([other, p]) => `${visible(other)} ${percent(p)}`);
     drawn.title = others.join(", ");
     return drawn;
@@ -196,24 +201,25 @@ function drawnGap(gap) {
   }
   if (reason) children.push(element("p", { class: "hint" }, `${rank === null ? "Left as it is" : "The model would leave it"}: ${reason}.`));
   if (rank === 0) children.push(lettersTable(gap));
-  if (Object.keys(lengths).length > 1) children.push(lengthBars(number, lengths));
+  if (Object.keys(lengths).length > 1) children.push(lengthBars(gap));
   if (parallels.length) children.push(element("div", {}, element("h4", {}, "Parallels"), element("ul", { class: "parallels" }, ...parallels.map(drawnParallel))));
   return element("li", { class: "card", id: `gap-${number}`, tabindex: "-1" }, ...children);
 }
 
-function extent({ min, max }) {
+function extent({ min, max, unit }) {
   if (min === null) return "extent unknown";
-  if (min === max) return `${min} character${min > 1 ? "s" : ""}`;
-  return max === null ? `at least ${min} characters` : `${min} to ${max} characters`;
+  if (min === max) return `${min} ${min > 1 ? unit : unit.slice(0, -1)}`;
+  return max === null ? `at least ${min} ${unit}` : `${min} to ${max} ${unit}`;
 }
 
 function restorationsOf({ gap, restorations }, rank) {
   const best = restorations[0].probability || 1;
-  const items = restorations.map(({ text, probability }, i) => {
+  const items = restorations.map(({ text, probability, formula }, i) => {
     const bar = element("span", { class: "likely", "aria-hidden": "true" });
     bar.style.setProperty("--share", probability / best);
     const button = element("button", { type: "button", "aria-pressed": String(i === rank) },
       element("span", {}, `[${text}]`), bar, element("span", { class: "p" }, percent(probability)));
+    if (formula) button.append(element("span", { class: "hint" }, `formula: ${formula}`));
     button.addEventListener("click", () => choose(gap, i));
     return element("li", i < SHOWN || i === rank ? {} : { hidden: "" }, button);
   });
@@ -234,24 +240,24 @@ function lettersTable({ gap, restorations, confidence, places }) {
   const columns = [...restorations[0].text].map((letter, i) => {
     const others = Object.entries(places[i]).filter(([, p]) => p >= 0.01).slice(0, 4);
     const rows = others.map(([other, p]) => element("span", {}, `${visible(other)} `, element("span", { class: "p" }, percent(p))));
-    const head = element("span", { class: `filled sure-${SURE.filter((bound) => confidence[i] >= bound).length}` }, visible(letter));
+    const head = element("span", { class: `filled ${shade(confidence[i])}` }, visible(letter));
     return element("li", {}, head, ...rows);
   });
   return element("details", {}, element("summary", {}, "Letter by letter"),
     element("ol", { class: "letters", "aria-label": `The letters of gap ${gap}, with what else could stand there` }, ...columns));
 }
 
-function lengthBars(number, lengths) {
+function lengthBars({ gap: number, lengths, unit }) {
   const known = Object.entries(lengths).map(([length, p]) => [Number(length), p]).sort(([a], [b]) => a - b);
   const highest = Math.max(...known.map(([, p]) => p));
   const bars = known.filter(([, p]) => p >= highest / 100).map(([length, p]) => {
     const bar = element("span", { class: "bar-of", "aria-hidden": "true" });
     bar.style.setProperty("--share", p / highest);
-    const item = element("li", { title: `${length} characters: ${percent(p)}` }, bar, element("span", {}, String(length)));
-    item.append(element("span", { class: "unseen" }, ` characters: ${percent(p)}`));
+    const item = element("li", { title: `${length} ${unit}: ${percent(p)}` }, bar, element("span", {}, String(length)));
+    item.append(element("span", { class: "unseen" }, ` ${unit}: ${percent(p)}`));
     return item;
   });
-  return element("div", {}, element("h4", {}, "Length, in characters"),
+  return element("div", {}, element("h4", {}, `Length, in ${unit}`),
     element("ol", { class: "lengths", "aria-label": `How long gap ${number} may be` }, ...bars));
 }
 

@@ -109,7 +109,7 @@ async function rewrite(wanted, { remember = true } = {}) {
 
 function noteOn({ input, reads_as: { style, p }, to, unknown, rewrites }) {
   if (rewrites[0].text === input && rewrites[0].parts.length === 1) {
-    return "Left as it is: neither a style of it nor a rewrite is convincing. To have words replaced all the same, choose them below.";
+    return "Left unchanged: neither its own style nor any rewrite is convincing. To replace words anyway, choose them below.";
   }
   let already = style === to ? `The text reads as ${style} already (${percent(p)}). ` : "";
   if (!already && rewrites[0].style < 0.5) already = `Nothing was found that reads as ${to}: mark other words. `;
@@ -138,7 +138,7 @@ function showMarks() {
 async function toggle(number) {
   const chosen = shown.words.flatMap(({ masked }, i) => (masked !== (i === number) ? [i] : []));
   if (!chosen.length) {
-    say("Leave one word marked: with none, nothing is replaced.", true);
+    say("Keep at least one word marked: otherwise nothing is replaced.", true);
     return;
   }
   await rewrite({ text: shown.input, to: shown.to, mask: chosen });

@@ -11,23 +11,16 @@ export function wait(view, doing, say, asking) {
   current.get(view)?.end();
   view.classList.add("waiting");
   view.setAttribute("aria-busy", "true");
-  const began = performance.now();
-  const bar = element("p", { class: "wait" });
-  const seconds = element("span", { "aria-hidden": "true" }); // not read out every second
-  const button = element("button", { type: "button" }, "Cancel");
-  button.addEventListener("click", () => {
+  const soon = setTimeout(() => say(`${doing} …`), SOON);
+  const withdraw = offerCancel(view.querySelector("[role=status]"), () => {
     asking.abort();
     end();
     say("Cancelled.");
     view.querySelector("textarea").focus();
   });
-  bar.append(seconds, " ", button);
-  const soon = setTimeout(() => say(`${doing} …`), SOON);
-  const long = setTimeout(() => view.querySelector("[role=status]").after(bar), LONG);
-  const tick = setInterval(() => { seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`; }, 500);
   function end() {
-    for (const timer of [soon, long, tick]) clearTimeout(timer);
-    bar.remove();
+    clearTimeout(soon);
+    withdraw();
     if (current.get(view)?.end !== end) return; // another wait has begun since
     current.delete(view);
     view.classList.remove("waiting");
@@ -35,4 +28,21 @@ export function wait(view, doing, say, asking) {
   }
   current.set(view, { end });
   return end;
+}
+
+/** After a moment, put the seconds so far and a button to `cancel` after an element. Returns what withdraws them. */
+export function offerCancel(place, cancel) {
+  const began = performance.now();
+  const bar = element("p", { class: "wait" });
+  const seconds = element("span", { "aria-hidden": "true" }); // not read out every second
+  const button = element("button", { type: "button" }, "Cancel");
+  button.addEventListener("click", cancel);
+  bar.append(seconds, " ", button);
+  const long = setTimeout(() => place.after(bar), LONG);
+  const tick = setInterval(() => { seconds.textContent = `${Math.round((performance.now() - began) / 1000)} s`; }, 500);
+  return () => {
+    clearTimeout(long);
+    clearInterval(tick);
+    bar.remove();
+  };
 }

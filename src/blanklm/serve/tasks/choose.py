@@ -35,11 +35,11 @@ class TextsToChoose(TaskBody):
     options: Entries | None = Field(
         None,
         max_length=1000,
-        description="What may stand in the blanks: a list for each, or one list for the only blank.",
+        description="Options for the blanks: a list per blank, or one list for a single blank.",
         examples=[[["cat", "old man"], ["mat", "moon"]]],
     )
     alternatives: Entries | None = Field(
-        None, max_length=1000, description="In place of options: each has a string for every blank."
+        None, max_length=1000, description="Instead of options: each has a string per blank."
     )
     top: int = Field(20, ge=1, le=2000, description="How many combinations to return.")
 
@@ -47,17 +47,18 @@ class TextsToChoose(TaskBody):
 class ChoiceRecord(BaseModel):
     text: str
     spans: list[str]
-    probability: float = Field(description="Among all that were compared.")
+    probability: float = Field(description="Among all combinations that were compared.")
     standard_error: float = Field(description="Of the probability; 0 where it is exact.")
     log_prob: float
 
 
 class ChooseResult(BaseModel):
     input: str
+    pieces: list[str] = Field(description="The given text before, between and after the blanks.")
     unknown: list[str] = Field(description="Given words that the model does not know.")
-    combinations: int = Field(description="How many there are.")
-    compared: int = Field(description="How many were compared: all, or those that a beam found.")
-    choices: list[ChoiceRecord] = Field(description="The most probable first.")
+    combinations: int = Field(description="How many combinations there are.")
+    compared: int = Field(description="How many were compared: all, or those that the beam search found.")
+    choices: list[ChoiceRecord] = Field(description="Most probable first.")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class _Item:
 
 class ChooseTask(Task[BlankLM, TextsToChoose]):
     name = "choose"
-    summary = "Rank what may stand in the blanks of each text."
+    summary = "Rank the options for the blanks of each text."
     Model = BlankLM
     Body = with_options(TextsToChoose, ChooseOptions)
     Result = ChooseResult
@@ -107,7 +108,10 @@ class ChooseTask(Task[BlankLM, TextsToChoose]):
         return jobs
 
     def results(self, body: TextsToChoose, jobs: Sequence[Job]) -> list[dict[str, Any]]:
-        return [
-            {"input": job.item.text, "unknown": list(job.item.question.unknown)} | job.answer.result().to_json(body.top)
-            for job in jobs
-        ]
+        return [_record(job.item, body.top, job.answer.result()) for job in jobs]
+
+
+def _record(item: _Item, top: int, choices: Choices) -> dict[str, Any]:
+    question = item.question
+    given = {"pieces": list(question.template.pieces), "unknown": list(question.unknown)}
+    return {"input": item.text} | given | choices.to_json(top)

@@ -28,9 +28,9 @@ class BlankConstraint(Record):
 
     min: int | None = Field(None, ge=1, le=10_000)
     max: int | None = Field(None, ge=1, le=10_000)
-    ban: list[str] = Field([], description="Words that may not stand in it.", max_length=100)
-    require: list[str] = Field([], description="Words or phrases that must stand in it.", max_length=20)
-    only: list[str] = Field([], description="The only words that may stand in it.", max_length=1000)
+    ban: list[str] = Field([], description="Words that it may not contain.", max_length=100)
+    require: list[str] = Field([], description="Words or phrases that it must contain.", max_length=20)
+    only: list[str] = Field([], description="The only words that it may contain.", max_length=1000)
 
 
 BlankConstraints = BlankConstraint | list[BlankConstraint | None]  # one for every blank, or one each
@@ -50,9 +50,9 @@ class CanvasesBody(TaskBody):
         examples=[["They also have ___ which ___."]],
     )
     constraints: BlankConstraints | None = Field(
-        None, description="One for every blank, or a list with one for each; of all texts that have none of their own."
+        None, description="One for all blanks, or a list with one per blank; for texts that have none of their own."
     )
-    trajectory: bool = Field(False, description="Show how each fill came about, step by step.")
+    trajectory: bool = Field(False, description="Show how each fill was written, step by step.")
     strict: bool = Field(False, description="Refuse texts with words that the model does not know.")
 
 
@@ -80,7 +80,7 @@ class FillRecord(BaseModel):
 
 class CanvasResult(BaseModel):
     input: str
-    pieces: list[str] = Field(description="What was given, as it stands before, between and after the blanks.")
+    pieces: list[str] = Field(description="The given text before, between and after the blanks.")
     unknown: list[str] = Field(description="Given words that the model does not know.")
     fills: list[FillRecord] = Field(description="Best first, or in the order drawn.")
 

@@ -1,4 +1,4 @@
-"""``POST /v1/repair`` and ``POST /v1/words``: texts mended, and how probable each of their words is."""
+"""``POST /v1/repair`` and ``POST /v1/words``: texts corrected, and how probable each of their words is."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class WholeTexts(TaskBody):
 
 
 class EditRecord(BaseModel):
-    start: int = Field(description="Offsets of characters in the input.")
+    start: int = Field(description="Offset in the input, in characters.")
     end: int
     old: str
     new: str
-    gain: float = Field(description="Nats that the text gains, less what such a change costs.")
-    rule: str = Field(description="What is taken to have happened: spelling, form, word, doubled, missing, ...")
+    gain: float = Field(description="How much log p rises, in nats, less the cost of such a change.")
+    rule: str = Field(description="The kind of mistake: spelling, form, word, doubled, missing, ...")
 
 
 class RepairResult(BaseModel):
     input: str
     text: str
-    edits: list[EditRecord] = Field(description="They do not overlap: any of them may be refused.")
+    edits: list[EditRecord] = Field(description="They do not overlap, so any of them may be refused.")
 
 
 class ExpectedWord(BaseModel):
@@ -48,8 +48,8 @@ class WordRecord(BaseModel):
     text: str
     start: int
     end: int
-    log_prob: float = Field(description="Of the word in a blank in its place, given all the others.")
-    surprise: float = Field(description="Nats by which the most probable word is above it.")
+    log_prob: float = Field(description="Of the word in its place, given all the others.")
+    surprise: float = Field(description="How far its log p is below that of the most probable word.")
     expected: list[ExpectedWord]
 
 
@@ -96,7 +96,7 @@ class EachText(Task[BlankLM, WholeTexts]):
 
 class RepairTask(EachText):
     name = "repair"
-    summary = "Mend words that are improbable where they stand."
+    summary = "Correct words that are improbable in context."
     Body = with_options(WholeTexts, RepairOptions)
     Result = RepairResult
 
@@ -112,7 +112,7 @@ class RepairTask(EachText):
 
 class WordsTask(EachText):
     name = "words"
-    summary = "How probable each word is where it stands."
+    summary = "How probable each word is in its place."
     Body = WholeTexts
     Result = WordsResult
 
