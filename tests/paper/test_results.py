@@ -19,7 +19,7 @@ BEFORE = {
         sentiment-amazon sentiment-choice sentiment-yelp
     """,
     "benchmarks": """
-        core-cpu core-cuda curve-cpu filling-cpu likelihood-gpu peers-cpu restoring-cpu scale-cpu serving-cpu
+        core-cpu core-cuda curve-cpu filling-cpu likelihood-gpu peers-cpu scale-cpu serving-cpu
         streaming-cpu training-cpu training-gpu
     """,
     "infilling": """
