@@ -53,11 +53,10 @@ def client():
     """The server that the examples speak to, in this process."""
     from fastapi.testclient import TestClient
 
-    from blanklm import pretrained
     from blanklm.serve.app import create_app
-    from blanklm.serve.loading import load
+    from blanklm.serve.loading import load, served
 
-    models = {name: load(name, "cpu") for name in pretrained.bundled()}
+    models = {name: load(name, "cpu") for name in served()}
     started = TestClient(create_app(models), base_url="http://127.0.0.1:8000")
     started.__enter__()
     atexit.register(started.__exit__, None, None, None)

@@ -62,6 +62,13 @@ MUTANTS = [
         "tests/paper/tables/test_restoration.py",
     ),
     Mutant(
+        "editors' restorations read where a text is placed and dated",
+        "paper/bundled/attribution_recipe.py",
+        're.sub(r"\\[[^\\]]*\\]", "#", inscription.text)',
+        're.sub(r"[\\[\\]]", "", inscription.text)',
+        "tests/paper/bundled/test_attribution.py",
+    ),
+    Mutant(
         "inscriptions of the training file asked about",
         "paper/tables/restoration.py",
         "for text in texts if text not in known]",

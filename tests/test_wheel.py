@@ -21,7 +21,10 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow  # a wheel is built and installed
 BUILT_FROM = ["pyproject.toml", ".gitignore", "README.md", "LICENSE", "NOTICE", "src"]
-MODELS = [f"blanklm/pretrained/{name}" for name in ("english", "english-small", "greek", "latin", "sentiment")]
+MODELS = [
+    f"blanklm/pretrained/{name}"
+    for name in ("english", "english-small", "greek", "greek-attribution", "latin", "latin-attribution", "sentiment")
+]
 
 
 @dataclass(frozen=True)

@@ -138,3 +138,24 @@ def test_damaged_words_of_a_model_are_one_line(blanklm, greek, tmp_path):
     code, out, said = blanklm("restore", LEIDEN, "--model", folder)
     assert (code, out) == (1, []) and said.startswith("error: ") and "words.tsv.xz is damaged" in said
     assert said.count("\n") == 1
+
+
+def test_where_and_when_are_shown_and_in_the_json(restore):
+    text = "ἁ πόλις τῶν Δελφῶν ἔδωκεν [...] προξενίαν"
+    code, lines, said = restore(text, "--attribute")
+    assert (code, said) == (0, "")
+    start = lines.index("Where and when, by 30 letters that are preserved")
+    block = [line.strip() for line in lines[start + 1 :]]
+    assert block[0].endswith("Delphi") and len(block) == 5
+    assert re.fullmatch(r"\d+ to \d+ BC \(8\d%\), as likely before as after \d+ BC", block[3])
+    assert re.fullmatch(r"\d+ BC [ ▁▂▃▄▅▆▇█]+ (AD )?\d+( BC)?  \(25 years each\)", block[4])
+    code, (line,), _ = restore(text, "--attribute", "--json")
+    found = json.loads(line)["passages"][0]["attribution"]
+    assert found["places"][0]["name"] == "Delphi" and sum(found["dates"].values()) == pytest.approx(1, abs=1e-3)
+    code, (line,), _ = restore(text, "--json")
+    assert json.loads(line)["passages"][0]["attribution"] is None
+
+
+def test_little_text_is_said_to_be_little(blanklm):
+    code, lines, _ = blanklm("restore", "dis ma", "--attribute")
+    assert code == 0 and lines[0] == "dis ma" and lines[-1].strip().startswith("only 5 letters are preserved: ")

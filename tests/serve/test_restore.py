@@ -15,7 +15,9 @@ from playwright.sync_api import expect
 from schemathesis import GenerationMode
 
 from blanklm import cli
+from blanklm.records import to_json
 from blanklm.restoration import edition as editions
+from blanklm.restoration.attribution import Attributor, range_named
 from blanklm.restoration.restorer import Restorer
 from blanklm.serve.app import create_app
 from blanklm.serve.limits import Limits
@@ -71,6 +73,18 @@ def test_each_text_and_each_passage_has_the_model_of_its_language(client):
         ["greek"],
     ]
     assert response["results"][2] == in_python(LEIDEN)
+
+
+def test_where_and_when_are_said_if_asked(client):
+    text = "dis manibus s[...] aureliae maximae [vixit]"
+    (result,) = answer(client, text, attribute=True).json()["results"]
+    said = result["passages"][0]["attribution"]
+    assert said == json.loads(
+        json.dumps(to_json(Attributor.of("latin").attribute("dis manibus s# aureliae maximae #"), 6))
+    )
+    assert answer(client, text).json()["results"][0]["passages"][0]["attribution"] is None
+    (whole,) = answer(client, "votum solvit libens merito", attribute=True).json()["results"]
+    assert whole["gaps"] == [] and whole["passages"][0]["attribution"]["letters"] == 23
 
 
 def test_a_real_file_comes_back(client):
@@ -263,6 +277,34 @@ def test_a_text_is_restored_as_python_restores_it(opened):
     page.get_by_text("Letter by letter").first.click()
     columns = page.get_by_role("list", name="The letters of gap 1").get_by_role("listitem")
     assert columns.count() == letters.count()
+
+
+def test_where_and_when_stand_under_the_restored_text(opened):
+    text = "ἁ πόλις τῶν Δελφῶν ἔδωκεν [...] προξενίαν"
+    page = opened({"text": text})
+    said = Attributor.of("greek").attribute("ἁ πόλις τῶν Δελφῶν ἔδωκεν # προξενίαν")
+    part = page.locator("#attribution")
+    expect(part.get_by_role("heading", name="Where and when")).to_be_visible()
+    expect(part).to_contain_text(f"By the {said.letters} letters that are preserved")
+    places = part.get_by_role("list", name="Places").get_by_role("listitem")
+    assert places.count() == 5 and places.first.text_content().startswith(said.places[0].name)
+    expect(part).to_contain_text(range_named(said.first, said.last))
+    bars = part.get_by_role("list", name="Dates, 25 years each").get_by_role("listitem")
+    highest = max(said.dates.values())
+    worth = [i for i, p in enumerate(said.dates.values()) if p >= 0.05 * highest]
+    assert bars.count() == worth[-1] - worth[0] + 1
+    expect(page.locator("#restore-command")).to_contain_text(" --attribute")
+    page.get_by_text("Options").locator("visible=true").click()
+    page.get_by_label("Say where and when it was written").select_option("no")
+    expect(part).to_be_hidden()
+    expect(page.locator("#restore-command")).not_to_contain_text("--attribute")
+
+
+def test_a_text_without_gaps_is_placed_and_dated_all_the_same(opened):
+    page = opened({"text": "votum solvit libens merito"})
+    expect(page.locator("#restore-status")).to_have_text("There is no gap to restore in this text.")
+    expect(page.locator("#attribution").get_by_role("list", name="Places")).to_be_visible()
+    expect(page.locator("#gaps")).to_be_hidden()
 
 
 def test_another_restoration_can_be_chosen_and_the_link_keeps_it(opened):

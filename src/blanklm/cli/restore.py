@@ -30,12 +30,13 @@ def restore(
     *,
     options: RestoreOptions,
     details: Annotated[
-        bool | None, typer.Option(help="Show candidates and parallels; by default at a terminal and with --out.")
+        bool | None,
+        typer.Option(help="Show candidates and parallels; by default at a terminal, with --out and --attribute."),
     ] = None,
     as_json: Json = False,
     device: Device = None,
 ) -> None:
-    """Restore a damaged Greek or Latin text: Leiden notation or EpiDoc in, the same out.
+    """Restore a damaged Greek or Latin text: Leiden notation or EpiDoc in, the same out; where and when it was written.
 
     blanklm restore "d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"
     """
@@ -63,7 +64,7 @@ def restore(
         sys.stdout.flush()
         sys.stdout.buffer.write(written)
         sys.stdout.buffer.flush()
-    if details or (details is None and (out is not None or sys.stdout.isatty())):
+    if details or (details is None and (options.attribute or out is not None or sys.stdout.isatty())):
         from blanklm.restoration.report import report
 
         for shown in report(edition):

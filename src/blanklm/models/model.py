@@ -12,7 +12,7 @@ from blanklm.models.encoder import EncoderLayer
 from blanklm.models.int8 import Int8Matrix
 from blanklm.models.llama import LlamaLayer
 
-Product = Literal["fill", "restore", "transfer", "evaluate"]
+Product = Literal["fill", "restore", "restore --attribute", "transfer", "evaluate"]
 
 
 class Model(nn.Module):

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blanklm.errors import BlankLMError
 from blanklm.records import to_json
-from blanklm.restoration.notation import Document, Passage, parse
-from blanklm.restoration.notation.language import language_of
+from blanklm.restoration.notation import Document, Letters, Passage, parse
+from blanklm.restoration.notation.language import has_letters, language_of
 from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.passages import PassageRestorer
 from blanklm.restoration.records import GapRecord, PassageRecord
@@ -51,27 +51,38 @@ def restore_document(
     """Restore a document with the restorer of each language; ``progress``: see ``search.Progress``."""
     passages: list[PassageRecord] = []
     lacunae: list[GapRecord] = []
-    for passage, language in damaged_passages(document, options.language):
-        reader = PassageRestorer(document.source, passage, language, restorers[language])
-        restored, of_passage = reader.restore(options, len(lacunae) + 1, progress)
+    for passage, language in passages_to_read(document, options):
+        if passage.lacunae:
+            reader = PassageRestorer(document.source, passage, language, restorers[language])
+            restored, of_passage = reader.restore(options, len(lacunae) + 1, progress)
+            lacunae += of_passage
+        else:
+            texts: list[str | int] = [part.text for part in passage.parts if isinstance(part, Letters)]
+            restored = PassageRecord(language, texts, [], [])
+        if options.attribute:
+            from blanklm.restoration.attribution import attribution_of
+
+            restored = replace(restored, attribution=attribution_of(passage, language))
         passages.append(restored)
-        lacunae += of_passage
     return Edition(document, tuple(passages), tuple(lacunae))
 
 
-def damaged_passages(document: Document, language: str | None = None) -> list[tuple[Passage, str]]:
-    """Return the passages with lacunae and their languages; refuse a document that has none, or unknown letters."""
-    damaged = [passage for passage in document.passages if passage.lacunae]
-    if not damaged:
+def passages_to_read(document: Document, options: RestoreOptions) -> list[tuple[Passage, str]]:
+    """Return the passages with lacunae and their languages; refuse a document that has none, or unknown letters.
+
+    Where and when can be asked of any text: then all passages with letters are returned.
+    """
+    passages = [one for one in document.passages if one.lacunae or (options.attribute and has_letters(one))]
+    if not passages:
         raise BlankLMError(f"there is no gap to restore in this text: {HINTS[document.notation]}")
-    return [(passage, language_of(document.source, passage, language)) for passage in damaged]
+    return [(passage, language_of(document.source, passage, options.language)) for passage in passages]
 
 
 def restorers_for(
     document: Document, options: RestoreOptions, model: str | Path | Restorer | None, device: str | None
 ) -> dict[str, Restorer]:
     """Load the restorer of each language of a document: the ``model``, or else the bundled one of the language."""
-    languages = {language for _, language in damaged_passages(document, options.language)}
+    languages = {language for passage, language in passages_to_read(document, options) if passage.lacunae}
     if model is None or isinstance(model, str | Path):
         return {language: load_restorer(str(model or bundled_model(language)), device) for language in languages}
     return dict.fromkeys(languages, model)

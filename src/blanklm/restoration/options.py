@@ -23,6 +23,7 @@ class RestoreOptions:
     )
     parallels: int = option(3, "How many parallels per gap.", ge=0, le=20)
     count: Count = option("letters", "What lengths count: letters alone, or all characters (spaces too).")
+    attribute: bool = option(False, "Say where and when the text was written.", "--attribute")
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -25,11 +25,33 @@ class HypothesisRecord:
 
 
 @dataclass(frozen=True)
+class PlaceRecord:
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class AttributionRecord:
+    """Where and when a text was written, by the letters that are preserved; years BC are negative."""
+
+    letters: int = field(metadata=doc("How many letters are preserved, those that the editor restored left out."))
+    places: list[PlaceRecord] = field(metadata=doc("Provinces or regions, the most probable first."))
+    first: int = field(metadata=doc("The first year of the shortest range that is 80% probable."))
+    last: int = field(metadata=doc("The last year of that range."))
+    share: float = field(metadata=doc("How probable that range is."))
+    median: int = field(metadata=doc("The year that is as probably too late as too early."))
+    mean: int = field(metadata=doc("The mean of the distribution over years."))
+    dates: dict[int, float] = field(metadata=doc("The probability of each bin of years, by its first year."))
+    note: str | None = field(metadata=doc("What to beware of."))
+
+
+@dataclass(frozen=True)
 class PassageRecord:
     language: str
     parts: list[str | int] = field(metadata=doc("What is read, and the numbers of its gaps, in reading order."))
     gaps: list[int] = field(metadata=doc("The numbers of its gaps."))
     hypotheses: list[HypothesisRecord] = field(metadata=doc("For all its gaps together, best first."))
+    attribution: AttributionRecord | None = field(default=None, metadata=doc("Where and when, if it was asked for."))
 
 
 @dataclass(frozen=True)

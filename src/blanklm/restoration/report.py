@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from blanklm.restoration.attribution import range_named, year_named
 from blanklm.restoration.edition import Edition
-from blanklm.restoration.records import GapRecord, PassageRecord
+from blanklm.restoration.records import AttributionRecord, GapRecord, PassageRecord
 
 SHOWN = 5  # restorations per lacuna, however many there are
+SHOWN_PLACES = 3
 INDENT = (0, 0, 0, 2)
 BARS = " ▁▂▃▄▅▆▇█"
 MIN_RIVAL = 0.05  # probability of a character that is shown as competing for a place
@@ -25,6 +28,8 @@ def report(edition: Edition) -> Iterator[RenderableType]:
         if len(passage.gaps) > 1 and len(passage.hypotheses) > 1:
             yield _together(passage)
         yield from (_lacuna(edition.lacunae[number - 1]) for number in passage.gaps)
+        if passage.attribution is not None:
+            yield _where_and_when(passage.attribution)
 
 
 def _extent(gap: GapRecord) -> str:
@@ -34,6 +39,34 @@ def _extent(gap: GapRecord) -> str:
     if gap.min == gap.max:
         return f"{gap.min} {gap.unit if gap.min > 1 else gap.unit[:-1]}"
     return f"at least {gap.min} {gap.unit}" if gap.max is None else f"{gap.min} to {gap.max} {gap.unit}"
+
+
+def _where_and_when(attribution: AttributionRecord) -> RenderableType:
+    """Show the most probable places, the range of years, and the distribution over years as bars."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for place in attribution.places[:SHOWN_PLACES]:
+        table.add_row(f"{place.probability:6.1%}", Text(place.name))
+    years = f"{range_named(attribution.first, attribution.last)} ({attribution.share:.0%})"
+    middle = Text(f"{years}, as likely before as after {year_named(attribution.median)}")
+    parts: list[RenderableType] = [table, middle, Text(_years(attribution.dates))]
+    if attribution.note:
+        parts.append(Text(attribution.note, style="italic"))
+    heading = Text("\nWhere and when", style="bold")
+    heading.append(f", by {attribution.letters} letters that are preserved", style="not bold")
+    return Group(heading, *(Padding(part, INDENT, expand=False) for part in parts))
+
+
+def _years(dates: Mapping[int, float]) -> str:
+    """Draw the distribution over years, a bar for each bin between the first and the last that are worth one."""
+    highest = max(dates.values())
+    shown = [year for year, probability in dates.items() if probability >= 0.05 * highest]
+    width = min(later - year for year, later in pairwise(dates))
+    drawn = [
+        BARS[round(probability / highest * (len(BARS) - 1))]
+        for year, probability in dates.items()
+        if shown[0] <= year <= shown[-1]
+    ]
+    return f"{year_named(shown[0])} {''.join(drawn)} {year_named(shown[-1] + width - 1)}  ({width} years each)"
 
 
 def _together(passage: PassageRecord) -> RenderableType:

@@ -13,8 +13,16 @@ Product = BlankLM | Restorer | Transfer
 PRODUCTS: dict[str, type[Product]] = {"restore": Restorer, "transfer": Transfer}
 
 
+def served() -> list[str]:
+    """Return the bundled models that are served by default: those of products, not what belongs to another model."""
+    return [name for name in pretrained.bundled() if _product_of(name) in ("fill", *PRODUCTS)]
+
+
 def load(name: str, device: str | None = None) -> Product:
     """Load a bundled model, a folder or a model of the Hub; one that no product takes is refused by ``BlankLM``."""
+    return PRODUCTS.get(_product_of(name), BlankLM).from_pretrained(name, device)
+
+
+def _product_of(name: str) -> str:
     entry = registry.find(checkpoint.read_config(pretrained.locate(name))["kind"])
-    product = "fill" if entry is None else entry[0].product
-    return PRODUCTS.get(product, BlankLM).from_pretrained(name, device)
+    return "fill" if entry is None else entry[0].product

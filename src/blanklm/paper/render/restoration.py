@@ -22,6 +22,24 @@ RANKED = {
 }
 MEASURES = "{cer:.1f} | {top1:.1f} | {top20:.1f} | {ece:.1f}"
 HEADINGS = "% | gaps | CER | top 1 | top 20 | ECE"
+TEXTS = {
+    "EDH, majority": "EDH: the same answer to every text",
+    "EDH": "EDH",
+    "EDH, restorations read": "EDH, restorations read, too",
+    "EDH, under 20 letters": "EDH, under 20 preserved letters",
+    "EDH, 20 to 99 letters": "EDH, 20 to 99",
+    "EDH, 100 letters and more": "EDH, 100 and more",
+    "EDCS, majority": "EDCS: the same answer to every text",
+    "EDCS": "EDCS",
+    "EDCS, restorations read": "EDCS, restorations read, too",
+    "EDCS, under 20 letters": "EDCS, under 20 preserved letters",
+    "EDCS, 20 to 99 letters": "EDCS, 20 to 99",
+    "EDCS, 100 letters and more": "EDCS, 100 and more",
+    "I.PHI, majority": "I.PHI: the same answer to every text",
+    "I.PHI": "I.PHI",
+    "papyri": "papyri",
+}
+PUBLISHED = "{name} | {placed} | {top1:.1f} | {top3:.1f} | {years:.1f}"
 CHARBERT = "char-BERT: PHI-ML excerpts | {gaps:,} | {charbert_cer:.1f} | {charbert_top1:.1f} |  | "  # beside excerpts
 
 
@@ -74,4 +92,42 @@ def restoration_words() -> str:
     return lines(HEADINGS.split(" | "), rows)
 
 
-TABLES = [restoration, restoration_ranked, restoration_lengths, restoration_words]
+def attribution(*languages: str) -> str:
+    """Where and when: the bundled models of these languages, with the same answer to every text beside them."""
+    rows = []
+    for language in languages:
+        scores = result(f"restoration/{language}-attribution")["scores"]
+        found = {key: name for key, name in TEXTS.items() if key in scores}
+        rows += [{**scores[key], "name": f"{language.capitalize()}, {name}"} for key, name in found.items()]
+    headings = (
+        "test texts | with a place | top 1, % | top 3, % | ECE, % | with a date | years off | range says, % | holds, %"
+    )
+    template = "{name} | {placed:,} | {top1:.1f} | {top3:.1f} | {ece:.1f} | {dated:,} | {years:.1f} | "
+    template += "{claimed:.0f} | {held:.0f}"
+    return table(headings, template, rows)
+
+
+def attribution_published() -> str:
+    rows = named(result("restoration/attribution-published")["rows"])
+    return table("published | texts | top 1, % | top 3, % | years off", PUBLISHED, rows)
+
+
+def attribution_training(*languages: str) -> str:
+    rows = [result(f"restoration/{language}-attribution") for language in languages]
+    headings = "model | parameters | n-grams | places | MB | texts | epochs | seconds | hardware"
+    template = (
+        "{recipe} | {parameters:,} | {model[ngrams]:,} | {places} | {megabytes:.1f} | {texts:,} | {schedule[epochs]} | "
+    )
+    known = [row | {"places": len(row["model"]["places"]), "megabytes": row["model_bytes"] / 1e6} for row in rows]
+    return table(headings, template + "{seconds:.0f} | one core, {hardware}", known)
+
+
+TABLES = [
+    restoration,
+    restoration_ranked,
+    restoration_lengths,
+    restoration_words,
+    attribution,
+    attribution_published,
+    attribution_training,
+]

@@ -88,12 +88,14 @@ class Lacuna(ABC):
 class Letters:
     """What can be read, with single spaces; ``places`` are the offsets of its characters in the source.
 
-    ``foreign``: the editor marks it as being in another language than the text around it.
+    ``foreign``: the editor marks it as being in another language than the text around it. ``restored``: those of the
+    places where a letter is lost and the editor has restored it.
     """
 
     text: str
     places: tuple[int, ...]
     foreign: bool = False
+    restored: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ class PassageReader:
         self._parts: list[Letters | Lacuna] = []
         self._text: list[str] = []
         self._places: list[int] = []
+        self._restored: set[int] = set()  # places
         self._foreign = False
         self._space: int | None = None  # offset of a space that has not been added yet
         self._joining = False  # whether to ignore the next white space
@@ -151,7 +154,7 @@ class PassageReader:
         """Whether the last thing read is a letter or a lacuna."""
         return self._space is None and (self._text[-1].isalpha() if self._text else bool(self._parts))
 
-    def letters(self, text: str, offset: int, foreign: bool = False) -> None:
+    def letters(self, text: str, offset: int, foreign: bool = False, restored: bool = False) -> None:
         for place, character in enumerate(text, offset):
             if character.isspace():
                 self.space(place)
@@ -161,6 +164,8 @@ class PassageReader:
             self._spend_space(foreign)
             self._text.append(character)
             self._places.append(place)
+            if restored:
+                self._restored.add(place)
 
     def space(self, offset: int) -> None:
         if not self._joining and self._space is None and (self._text or self._parts):
@@ -196,8 +201,9 @@ class PassageReader:
 
     def _end_letters(self) -> None:
         if self._text:
-            self._parts.append(Letters("".join(self._text), tuple(self._places), self._foreign))
-            self._text, self._places = [], []
+            restored = frozenset(self._restored)
+            self._parts.append(Letters("".join(self._text), tuple(self._places), self._foreign, restored))
+            self._text, self._places, self._restored = [], [], set()
 
     def passage(self) -> Passage:
         self._end_letters()

@@ -109,6 +109,7 @@ class _Element:
     is_edition: bool
     is_foreign: bool
     language: str | None
+    is_restored: bool = False  # lost, and supplied by the editor
     has_read: bool = False  # one of its children
 
 
@@ -203,7 +204,8 @@ class _EpiDocParser:
         elif around.name in _ONE_OF and is_read:
             around.has_read = True
         is_foreign = around.is_foreign or name == "foreign"
-        return _Element(name, is_read, is_edition, is_foreign, language or around.language)
+        is_restored = around.is_restored or (name == "supplied" and attributes.get("reason", "lost") == "lost")
+        return _Element(name, is_read, is_edition, is_foreign, language or around.language, is_restored)
 
     def _end(self, qualified: str) -> None:
         offset = self._here()
@@ -228,7 +230,7 @@ class _EpiDocParser:
     def _text(self, text: str) -> None:
         element = self._stack[-1]
         if element.is_read and element.name not in _ONLY_ELEMENTS:
-            self._reader.letters(text, self._here(), element.is_foreign)
+            self._reader.letters(text, self._here(), element.is_foreign, element.is_restored)
 
     def _end_passage(self, is_edition: bool) -> None:
         language = self._stack[-1].language if self._stack else None

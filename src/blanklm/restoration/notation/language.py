@@ -48,6 +48,11 @@ def language_of(source: str, passage: Passage, language: str | None = None) -> s
     return chosen
 
 
+def has_letters(passage: Passage) -> bool:
+    """Tell whether a passage has a letter of a language that is known."""
+    return any(script(character) in LANGUAGES for character, _ in _characters(passage))
+
+
 def _characters(passage: Passage) -> Iterator[tuple[str, int]]:
     for part in passage.parts:
         if isinstance(part, Letters) and not part.foreign:

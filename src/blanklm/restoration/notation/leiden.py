@@ -155,7 +155,7 @@ class _LeidenParser:
         if inside == "[" and (match := _NUMBER.match(source, offset)):
             lengths = f"write [. . {match[0]} . .] or [---]"
             raise refusal(source, offset, f"{match[0]} in brackets may mean so many letters or any number: {lengths}")
-        self._reader.letters(source[offset], offset)
+        self._reader.letters(source[offset], offset, restored=any(mark == "[" for mark, _ in self._open))
         return offset + 1
 
     def _bracket(self, offset: int) -> int | None:

@@ -1,6 +1,7 @@
 // Restore: a damaged text in Leiden notation or EpiDoc in, its gaps restored in place, with the evidence.
 
 import { call } from "./api.js";
+import { drawnAttribution } from "./attribution.js";
 import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
 import { wait } from "./waiting.js";
@@ -16,10 +17,11 @@ const EXAMPLES = [
   ["la", '<ab><lb n="1"/>votum sol<gap reason="lost" quantity="3" unit="character"/>\n<lb n="2"/>libens '
     + '<gap reason="lost" extent="unknown" unit="character"/></ab>'],
 ];
-const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0", count: "letters" };
+const DEFAULTS = { language: "", notation: "", top: "20", abstain: "0.05", sure: "0", count: "letters", attribute: "yes" };
 const SURE = [0.3, 0.5, 0.7, 0.9];
 const LONG = 1000; // characters; a longer text is not written into a command
 const SHOWN = 5; // restorations of a gap, before one asks for more
+const SECTIONS = ["restored", "gaps", "restore-written", "restore-share"]; // shown with an answer
 
 let models = [];
 let asking = new AbortController(); // of the request under way
@@ -91,17 +93,18 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
       abstain_below: Number(option("abstain").value),
       sure: Number(option("sure").value),
       count: option("count").value,
+      attribute: option("attribute").value === "yes",
     };
     const { results: [result] } = await call("v1/restore", body, asking.signal);
     shown = result;
     for (const [gap, rank] of choices) if (!shown.gaps[gap - 1]?.restorations[rank]) choices.delete(gap);
-    say("");
-    for (const id of ["restored", "gaps", "restore-written", "restore-share"]) $(id).hidden = false;
+    say(shown.gaps.length ? "" : "There is no gap to restore in this text.");
+    for (const id of SECTIONS) $(id).hidden = id === "gaps" && !shown.gaps.length;
     showAll();
   } catch (error) {
     if (error.name === "AbortError") return;
     say(error.message, true);
-    for (const id of ["restored", "gaps", "restore-written", "restore-share"]) $(id).hidden = true;
+    for (const id of SECTIONS) $(id).hidden = true;
     shown = null;
   } finally {
     answered();
@@ -138,6 +141,9 @@ function written() {
 
 function showAll() {
   $("restored-text").replaceChildren(...shown.passages.map(drawnPassage));
+  const attributions = shown.passages.map(({ attribution }) => attribution).filter(Boolean);
+  $("attribution").hidden = !attributions.length;
+  $("attribution").querySelector("div").replaceChildren(...attributions.map(drawnAttribution));
   $("gaps").querySelector("ol").replaceChildren(...shown.gaps.map(drawnGap));
   showTogether();
   $("restore-result").textContent = written();
@@ -286,6 +292,7 @@ function commandLine() {
   for (const [name, flag] of [["language", "--language"], ["notation", "--notation"], ["top", "--top"], ["abstain", "--abstain-below"], ["sure", "--sure"], ["count", "--count"]]) {
     if (option(name).value !== DEFAULTS[name]) flags.push(` ${flag} ${option(name).value}`);
   }
+  if (option("attribute").value === "yes") flags.push(" --attribute");
   const source = shown.input.length > LONG ? `--file ${fileName("damaged")}` : quoted(shown.input);
   return `blanklm restore ${source}${flags.join("")} --details`;
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from blanklm.restoration.edition import damaged_passages, restore_document
+from blanklm.restoration.edition import passages_to_read, restore_document
 from blanklm.restoration.notation import Document, Letters, parse
 from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import RestoreOptions
@@ -56,7 +56,7 @@ class RestoreTask(Task[Restorer, TextsToRestore]):
         for place, text in enumerate(body.texts):
             with refusing_text(place):
                 document = parse(text, options.notation)
-                names = _names(document, options.language, models, place)
+                names = _names(document, options, models, place)
             _check_size(document, limits, place)
             restore = partial(_restore, document, names, models, options, client)
             jobs.append(Job(self.name, object(), restore, call_each, client))
@@ -69,10 +69,10 @@ class RestoreTask(Task[Restorer, TextsToRestore]):
         return ", ".join(dict.fromkeys(passage["model"] for result in results for passage in result["passages"]))
 
 
-def _names(document: Document, language: str | None, models: Mapping[str, Restorer], place: int) -> dict[str, str]:
+def _names(document: Document, options: RestoreOptions, models: Mapping[str, Restorer], place: int) -> dict[str, str]:
     """Return the name of a model for each language of a document; a model without a language takes any."""
     names = {}
-    for _, needed in damaged_passages(document, language):
+    for _, needed in passages_to_read(document, options):
         able = [name for name, model in models.items() if CODES.get(model.language, needed) == needed]
         if not able:
             raise Refusal(422, "no_model", f"no model for {needed.capitalize()} is served", f"texts[{place}]")
