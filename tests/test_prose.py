@@ -28,7 +28,7 @@ first restorations with 70% | 1 % (at least 50 | read all texts 30 times | with 
 the last 30 % of the training | 55 % of the canvases hide spans | 
 on 30 % of those that hide spans | a learning rate of 0.002 | mix of 35.7 million words | 
 1,000 GPUs fill 1,000 times as much | more than 80 M parameters | and 53 M characters of Greek literature | 
-chance is 20 %
+chance is 20 % | at least 80 % probable | shortest range with at least 80 % | CC BY-NC-SA 4.0
 """
 
 
