@@ -19,7 +19,7 @@ from pathlib import Path
 
 from blanklm.paper.provenance import hardware, write_result
 
-SENTENCE = "They also have ___ which ___."  # of the README's first command
+SENTENCE = "She opened the ___ and ___."  # of the README's first command
 STEPS = """
 import json, sys, time
 marks = [time.perf_counter()]
