@@ -288,8 +288,8 @@ async function following(model, views, needs) {
 
 /** The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next. */
 class Track {
-  constructor(task, start, beam, givesUp = false) { // on what can no longer be more probable than the best
-    Object.assign(this, { task, beam, givesUp, active: [start], closed: [], candidates: [], finished: [] });
+  constructor(task, start, beam, leads = false) { // its best fill is the answer: what can no longer win is given up
+    Object.assign(this, { task, beam, leads, active: [start], closed: [], candidates: [], finished: [] });
   }
 
   /** How many writings like this are kept: of single words more, since they cost nothing more. */
@@ -297,10 +297,14 @@ class Track {
     return length === 1 ? Math.max(this.beam, RERANK) : this.beam;
   }
 
-  /** What each candidate is looked at on, if there are several: words in and near the blank that was filled. */
+  /**
+   * What each candidate is looked at on: words in and near the blank that was filled. Nothing where their order does not
+   * matter: of one candidate, and of finished alternatives, which are ranked otherwise.
+   */
   leftOut() {
-    const filled = this.task.spans.length - blanksIn(this.candidates[0].draft) - 1;
-    if (this.candidates.length === 1) return [[]];
+    const [{ draft: first }] = this.candidates;
+    if (this.candidates.length === 1 || (isFinished(first) && !this.leads)) return this.candidates.map(() => []);
+    const filled = this.task.spans.length - blanksIn(first) - 1;
     return this.candidates.map(({ draft }) => canvasesNear(draft, filled, this.task.tokenizer));
   }
 
@@ -315,7 +319,7 @@ class Track {
     this.active = kept.filter(({ draft }) => blanksIn(draft) === blanks);
     this.closed.push(...kept.filter(({ draft }) => blanksIn(draft) < blanks));
     this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
-    if (this.givesUp && this.closed.length) {
+    if (this.leads && this.closed.length) {
       const best = scoreOf(this.closed[0]);
       this.active = this.active.filter((writing) => hopeOf(writing) > best);
     }

@@ -40,7 +40,7 @@ def write_spans(
     tasks = [Task.of(request) for request in requests]
     begun = list(zip(tasks, begin(policy, tasks), strict=True))
     beam = max(HYPOTHESES, options.beam)
-    tracks = [[_Track(task, writing, beam, options.rerank, gives_up=True)] for task, writing in begun]
+    tracks = [[_Track(task, writing, beam, options.rerank, leads=True)] for task, writing in begun]
     if options.n > 1:
         for view, own in zip(views(policy, begun), tracks, strict=True):
             if view.writing.words == UNTOLD:
@@ -84,10 +84,10 @@ def _ranked(tracks: Sequence[_Track], n: int) -> list[Draft] | None:
 class _Track:
     """The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next."""
 
-    def __init__(self, task: Task, start: Writing, beam: int, rerank: int, gives_up: bool = False) -> None:
+    def __init__(self, task: Task, start: Writing, beam: int, rerank: int, leads: bool = False) -> None:
         self.task, self.beam, self.given_up = task, beam, False
         self.rerank = rerank  # so many fills of a blank, to take the one that fits its place best
-        self.gives_up = gives_up  # on what can no longer be more probable than the best
+        self.leads = leads  # its best fill is the answer: what can no longer be more probable is given up
         self.active = [] if start.draft.finished else [start]
         self.closed: list[Writing] = []  # with the leftmost blank filled
         self.candidates: list[Writing] = []  # the best of them, when nothing is active any more
@@ -99,10 +99,15 @@ class _Track:
         return bool(self.active)
 
     def left_out(self) -> list[list[LeftOut]]:
-        """What each candidate is looked at on, if there are several: words in and near the blank that was filled."""
-        filled = len(self.task.spans) - self.candidates[0].draft.items.count(BLANK) - 1
-        if len(self.candidates) == 1:
-            return [[]]
+        """What each candidate is looked at on: words in and near the blank that was filled.
+
+        Nothing where their order does not matter: of one candidate, and of finished alternatives, which are ranked
+        otherwise.
+        """
+        draft = self.candidates[0].draft
+        if len(self.candidates) == 1 or (draft.finished and not self.leads):
+            return [[] for _ in self.candidates]
+        filled = len(self.task.spans) - draft.items.count(BLANK) - 1
         tokenizer = self.task.request.rules.tokenizer
         return [canvases_near(writing.draft, filled, tokenizer) for writing in self.candidates]
 
@@ -124,7 +129,7 @@ class _Track:
         self.active = [writing for writing in reached if writing.draft.items.count(BLANK) == blanks]
         self.closed += [writing for writing in reached if writing.draft.items.count(BLANK) < blanks]
         self.closed.sort(key=lambda writing: -writing.score)
-        if self.gives_up and self.closed:
+        if self.leads and self.closed:
             best = self.closed[0].score
             self.active = [writing for writing in self.active if writing.hope > best]
         if not self.active:
