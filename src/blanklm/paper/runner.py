@@ -217,6 +217,18 @@ class Experiment:
         write_json(self.training_file, result | {"epochs": round(progress.tokens / texts.tokens, 1)} | facts())
 
 
+@dataclass(frozen=True, kw_only=True)
+class UntrainedExperiment(Experiment):
+    """A bundled model, or ``model`` in its place, measured on so many texts: nothing is trained."""
+
+    texts: int
+    model: Path | None = None
+
+    @property
+    def has_model(self) -> bool:
+        return False
+
+
 def training_steps(experiments: Iterable[Experiment]) -> dict[str, Step]:
     """The trainings of experiments, each after those that it starts from, by name."""
     steps: dict[str, Step] = {}

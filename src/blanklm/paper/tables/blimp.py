@@ -13,7 +13,6 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from blanklm.api import BlankLM
@@ -41,15 +40,7 @@ def pairs(of_each: int) -> tuple[list[Asked], dict[str, str]]:
     return [pair for part in drawn for pair in part], phenomena
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment(runner.Experiment):
-    texts: int = PAIRS
-    model: Path | None = None  # measured in place of the bundled one
-
-    @property
-    def has_model(self) -> bool:
-        return False
-
+class Experiment(runner.UntrainedExperiment):
     def measure(self, say: Say) -> Row:
         model = BlankLM.from_pretrained(self.model or self.system)
         asked, phenomena = pairs(self.texts)

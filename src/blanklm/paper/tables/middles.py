@@ -13,7 +13,6 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from blanklm.api import BlankLM
@@ -46,15 +45,7 @@ def _rocstories() -> list[Item]:
     return [Item.between(" ".join(s[:2]), " ".join(s[3:]), s[2:3]) for s in stories if len(s) == SENTENCES]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment(runner.Experiment):
-    texts: int = ITEMS
-    model: Path | None = None  # measured in place of the bundled one
-
-    @property
-    def has_model(self) -> bool:
-        return False
-
+class Experiment(runner.UntrainedExperiment):
     def measure(self, say: Say) -> Row:
         items = items_of(self.corpus, self.texts)
         row: Row = {"corpus": self.corpus, "system": self.system, "label": TRIVIAL.get(self.system, self.system)}
