@@ -72,15 +72,37 @@ class LlamaEncoder(nn.Module):
         self.norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
         self.rotary = Rotary(scaled_frequencies(config))
 
-    def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
-        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
+    def forward(
+        self,
+        vectors: Tensor,
+        packing: Packing,
+        cache: Sequence[LayerCache] | None = None,
+        steering: Tensor | None = None,
+    ) -> Tensor:
+        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before.
+
+        ``steering`` [layers, 1 or T, d] is added to what each layer reads.
+        """
+        return self.norm(self.below(len(self.layers), vectors, packing, cache, steering))
+
+    def below(
+        self,
+        layers: int,
+        vectors: Tensor,
+        packing: Packing,
+        cache: Sequence[LayerCache] | None = None,
+        steering: Tensor | None = None,
+    ) -> Tensor:
+        """What the first ``layers`` make of ``vectors`` [T, d]: what the next one would read [T, d]."""
         rotary, packing = packing.turned(self.rotary)
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = vectors
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers[:layers]):
+            if steering is not None:
+                z = z + steering[number].to(z.dtype)
             z = layer(z, rotary, packing, cache and cache[number])
-        return self.norm(z)
+        return z
 
 
 class LlamaLayer(nn.Module):

@@ -135,9 +135,13 @@ class SpanBLM(BLM):
         self, canvas: Tensor, packing: Packing, kinds: Tensor, cache: Sequence[LayerCache] | None = None
     ) -> Tensor:
         """Packed canvases [T] -> z [T, d]; ``kinds`` [T] are those of the blanks, WORDS for all other symbols."""
-        vectors = drop_words(self.embedding, canvas, self.config.encoder.word_dropout)  # [T, d]
-        vectors = vectors + self.kind_vectors(kinds) * (kinds != WORDS)[:, None]
+        vectors = self.canvas_vectors(canvas, kinds)
         return self.encoder(vectors, packing) if cache is None else self.encoder(vectors, packing, cache)
+
+    def canvas_vectors(self, canvas: Tensor, kinds: Tensor) -> Tensor:
+        """The vectors [T, d] of symbols, and of the kinds of blanks, that the encoder reads."""
+        vectors = drop_words(self.embedding, canvas, self.config.encoder.word_dropout)  # [T, d]
+        return vectors + self.kind_vectors(kinds) * (kinds != WORDS)[:, None]
 
     def first_logits(self, z: Tensor) -> Tensor:
         """The logits [K, V] of the first word of blanks z [K, d]."""
@@ -147,10 +151,14 @@ class SpanBLM(BLM):
 
     def prepare(self, batch: Batch) -> Any:
         """Hide a region of some texts, all of the others; then as Algorithm 1, within what is hidden."""
+        region = draw_regions(batch.tokens, batch.lengths, batch.seeds, self.starts_word, self.marks)  # [B, L]
+        return self.prepare_regions(batch, region, self.config.spans)
+
+    def prepare_regions(self, batch: Batch, region: Tensor, share: float) -> SpanTargets:
+        """Hide the ``region`` [B, L] of a ``share`` of the texts, all of the others."""
         tokens, lengths, seeds = batch.tokens, batch.lengths, batch.seeds
         drawn = uniform(seeds ^ STREAM, 3 + tokens.shape[1])  # [B, 3 + L]
-        spans = drawn[:, 0] < self.config.spans  # [B]
-        region = draw_regions(tokens, lengths, seeds, self.starts_word, self.marks)  # [B, L]
+        spans = drawn[:, 0] < share  # [B]
         inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [B, L]
         region = torch.where(spans[:, None], region, inside)
         ranks, log_orders = self.orders_in(region, tokens, lengths, seeds)

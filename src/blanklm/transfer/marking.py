@@ -14,6 +14,8 @@ from blanklm.records import doc, to_json
 
 MAX_MASKS = 4  # of one text, where smaller masks are tried too
 DIGITS = 4  # of numbers in JSON
+CARRIES = 0.35  # of the greatest weight: words of so much carry the style
+JOINS = 0.1  # the same, of a word between two such words
 
 Mask = Sequence[str | int]  # words and phrases of a text, or numbers of its words
 Span = tuple[int, int]  # start and end of a word in its text
@@ -121,3 +123,16 @@ def is_negated(text: str, spans: Sequence[Span], i: int) -> bool:
         return False
     (_, end), (start, last) = spans[i], spans[i + 1]
     return end == start and text[start:last].lower() in ("n't", "n’t")
+
+
+def carriers(weights: Sequence[float]) -> set[int]:
+    """The numbers of the words that carry a style, given how much each speaks for it.
+
+    Those near the weightiest, and what stands between two of them and speaks for the style, too: "waste *of* time".
+    """
+    greatest = max(weights, default=0.0)
+    if greatest <= 0:
+        return set()
+    chosen = {i for i, weight in enumerate(weights) if weight >= CARRIES * greatest}
+    between = {i for i, weight in enumerate(weights) if weight >= JOINS * greatest}
+    return chosen | {i for i in between if {i - 1, i + 1} <= chosen}
