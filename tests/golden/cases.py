@@ -349,7 +349,7 @@ def transfers(every: int = 1) -> list[Record]:
 
 @cache
 def _transfer() -> Transfer:
-    return Transfer.from_pretrained(device="cpu")
+    return Transfer.from_pretrained("sentiment", device="cpu")
 
 
 # --- Losses -----------------------------------------------------------------------------------------------------------

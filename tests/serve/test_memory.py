@@ -64,7 +64,7 @@ def test_a_server_sets_so_before_it_loads_a_model(monkeypatch):
     done = []
     monkeypatch.setattr(server, "map_large_blocks", lambda: done.append("memory"))
     monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: done.append("serving"))
-    monkeypatch.setattr("blanklm.serve.loading.load", lambda name, device: done.append("loading") or loaded)
+    monkeypatch.setattr("blanklm.serve.loading.load", lambda *_: done.append("loading") or loaded)
     monkeypatch.setattr(server.signal, "signal", lambda *_: None)
     loaded = BlankLM.from_pretrained(YELP_WORDS, device="cpu")
     server.run([str(YELP_WORDS)], "127.0.0.1", 0, "cpu", None, [], [], [])

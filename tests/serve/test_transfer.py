@@ -19,7 +19,7 @@ NICE = "The employees were super nice and efficient!"
 
 @pytest.fixture(scope="module")
 def transfer() -> Transfer:
-    return Transfer.from_pretrained(device="cpu")
+    return Transfer.from_pretrained("sentiment", device="cpu")
 
 
 @pytest.fixture(scope="module")

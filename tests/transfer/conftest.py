@@ -7,4 +7,4 @@ from blanklm import Transfer
 
 @pytest.fixture(scope="package")
 def transfer() -> Transfer:
-    return Transfer.from_pretrained(device="cpu")
+    return Transfer.from_pretrained("sentiment", device="cpu")

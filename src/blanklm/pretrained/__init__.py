@@ -7,13 +7,14 @@ from pathlib import Path
 from blanklm.errors import CheckpointError
 
 DEFAULT = "english"
+DEFAULT_TRANSFER = "tone"
 HERE = Path(__file__).parent
 
 
 def bundled() -> list[str]:
-    """Return the names of the bundled models, the default first."""
+    """Return the names of the bundled models, the defaults first."""
     names = sorted(path.parent.name for path in HERE.glob("*/config.json"))
-    return sorted(names, key=lambda name: name != DEFAULT)
+    return sorted(names, key=lambda name: (name != DEFAULT, name != DEFAULT_TRANSFER))
 
 
 def locate(name_or_path: str | Path) -> Path:

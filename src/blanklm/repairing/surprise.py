@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
-from blanklm.core.in_place import Check, Policy, action, exact, read, words_of
+from blanklm.core.in_place import Alternative, Check, Policy, action, exact, read, words_of
 from blanklm.core.special import BLANK
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
@@ -55,13 +56,27 @@ def check_units(text: str, tokenizer: Tokenizer, longest: int) -> list[Unit]:
     return units
 
 
+def left_out(tokenizer: Tokenizer, text: str, units: Sequence[Unit]) -> list[Alternative]:
+    """A text with one of its units hidden, for each of them."""
+    windows = [Window.over(text, list(units), i, i) for i in range(len(units))]
+    return [window.with_text(unit.text, tokenizer) for window, unit in zip(windows, units, strict=True)]
+
+
+@torch.inference_mode()
+def mean_in_place(policy: Policy, tokenizer: Tokenizer, texts: Sequence[str]) -> list[float]:
+    """The mean log p of the units of each text in their places; what several texts have in common is read once."""
+    each = [left_out(tokenizer, text, units_of(text)) for text in texts]
+    log_probs = exact(policy, words_of(policy, [one for own in each for one in own]))
+    ends = list(accumulate(map(len, each), initial=0))
+    return [float(log_probs[start:end].mean()) for start, end in pairwise(ends)]
+
+
 @torch.inference_mode()
 def leave_one_out(
     policy: Policy, tokenizer: Tokenizer, text: str, units: Sequence[Unit], check: Check | None = None
 ) -> list[WordScore]:
     """Score each unit of a text in a blank in its place."""
-    windows = [Window.over(text, list(units), i, i) for i in range(len(units))]
-    hidden = [window.with_text(unit.text, tokenizer) for window, unit in zip(windows, units, strict=True)]
+    hidden = left_out(tokenizer, text, units)
     log_probs = exact(policy, words_of(policy, hidden), check)
     canvases = [action(one.tokens, one.hidden, one.hidden[0]).canvas for one in hidden]
     expected = expected_words(policy, tokenizer, canvases, check)

@@ -40,9 +40,11 @@ def run(
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
         from blanklm.serve.connections import bounded, log_less, room
         from blanklm.serve.guard import allowed_hosts
-        from blanklm.serve.loading import load, served
+        from blanklm.serve.loading import Product, load, served
 
-        loaded = {_name(model): load(model, device) for model in models or served()}
+        loaded: dict[str, Product] = {}
+        for model in models or served():
+            loaded[_name(model)] = load(model, device, loaded)
         use_free_cores(started)
         app = create_app(loaded, bounds, token, allowed_hosts(host, allow_hosts), origins)
         most, at_once = room(bounds)

@@ -69,10 +69,14 @@ class MarkedText:
         return {"canvas": self.canvas, "words": to_json(self.words, DIGITS)}
 
 
-def mark_words(text: str, spans: Sequence[Span], weights: Sequence[float], mask: Mask | None) -> MarkedText:
-    """Mark the words of ``mask``, or those whose weight is above average."""
+def mark_words(
+    text: str, spans: Sequence[Span], weights: Sequence[float], mask: Mask | None, carrying: Set[int] | None = None
+) -> MarkedText:
+    """Mark the words of ``mask``, or else those ``carrying`` the style: by default, whose weight is above average."""
     if mask:
         chosen = find_words(text, spans, mask)
+    elif carrying is not None:
+        chosen = set(carrying)
     else:
         chosen = {i for i, weight in enumerate(weights) if weight > 1 / len(weights)}
     chosen |= {i + shift for i, shift in product(chosen, (-1, 1)) if is_negated(text, spans, i + min(0, shift))}

@@ -44,7 +44,9 @@ class TransferOptions:
     n: int = option(1, "How many rewrites per text, best first.", "--n", "-n", ge=1)
     samples: int = option(SAMPLES, "How many times to fill each mask, to choose from.", ge=1, le=10_000)
     content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
-    fluency: float = option(Weights.fluency, "Weight of the writer's own probability, in ranking.", ge=0, le=1000)
+    fluency: float | None = option(
+        None, "Weight of how probable what was written is, in ranking. Default: what suits the model.", ge=0, le=1000
+    )
     repetition: float = option(Weights.repetition, "Penalty for each repeated word, in ranking.", ge=0, le=1000)
     try_smaller_masks: bool = option(
         False, "Also try to replace fewer of the marked words.", "--try-smaller-masks", "--fewer"
@@ -72,9 +74,9 @@ class TransferOptions:
             settings |= vars(weights)
         return replace(options or cls(), **settings)
 
-    @property
-    def weights(self) -> Weights:
-        return Weights(self.content, self.fluency, self.repetition)
+    def weights(self, fluency: float) -> Weights:
+        """The weights of the score, where ``fluency`` suits the model."""
+        return Weights(self.content, fluency if self.fluency is None else self.fluency, self.repetition)
 
     @property
     def sampling(self) -> SampleOptions:

@@ -7,7 +7,7 @@ p(style), the words kept and the BLM's own probability rank the rewrites.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, overload
@@ -27,14 +27,15 @@ from blanklm.errors import BlankLMError
 from blanklm.models.classifier import AttentionClassifier, Classifier
 from blanklm.models.rewriter import Rewriter
 from blanklm.models.styled_blm import StyledBLM
+from blanklm.models.tone import Tone
 from blanklm.training import checkpoint
 from blanklm.training.epochs import split_by_budget
-from blanklm.transfer.marking import MAX_MASKS, MarkedText, Mask, check_text, mark_words
+from blanklm.transfer.marking import MAX_MASKS, MarkedText, Mask, Span, check_text, mark_words
 from blanklm.transfer.options import CONTRAST, TransferOptions, Weights, check_contrast
 from blanklm.transfer.results import Rewrite, TextRewrites, count_repetitions, overlap
 from blanklm.transfer.surface import interleave, is_print, is_tokenised, to_print
 
-DEFAULT = "sentiment"  # the bundled model
+DEFAULT = pretrained.DEFAULT_TRANSFER
 TOKENS_PER_BATCH = 16_384  # of texts to classify
 
 _PLACEHOLDER = re.compile(r"_\w+_")  # stands for a number or a name in a research corpus
@@ -86,7 +87,13 @@ class StyleClassifier:
 
 
 class Transfer:
-    """A classifier, and for each style a BLM that writes in it."""
+    """A classifier, and for each style a BLM that writes in it.
+
+    ``SteeredTransfer`` (``transfer/steered.py``) has a model of the votes of words in place of the classifier.
+    """
+
+    fluency_weight = Weights.fluency  # where the options give none
+    sure, fluent = SURE, FLUENT  # below both a text is better left alone
 
     def __init__(
         self,
@@ -99,14 +106,23 @@ class Transfer:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path = DEFAULT, device: str | None = None, contrast: float = CONTRAST
+        cls,
+        name_or_path: str | Path = DEFAULT,
+        device: str | None = None,
+        contrast: float = CONTRAST,
+        base: BlankLM | None = None,
     ) -> Transfer:
         """Load a bundled model by name, a folder, or a model of the Hugging Face Hub by its id.
 
-        ``contrast``: how strongly the writer avoids words that other styles use too (models/styled_blm.py).
+        ``contrast``: how strongly the writer avoids words that other styles use too (models/styled_blm.py). ``base``:
+        the model that this one stands on, where it stands on one and that is loaded already.
         """
         check_contrast(contrast)
         loaded = checkpoint.load(pretrained.locate(name_or_path))
+        if isinstance(loaded.model, Tone):
+            from blanklm.transfer.steered import SteeredTransfer  # which derives from this class
+
+            return SteeredTransfer.on(base, loaded.model, loaded.tokenizer, loaded.about, device, contrast)
         if not isinstance(loaded.model, Rewriter):
             raise BlankLMError(f"{name_or_path} does not rewrite texts: train such a model with train --task transfer")
         model = loaded.model.to(checkpoint.device_for(device))
@@ -146,12 +162,42 @@ class Transfer:
     def _mark(self, texts: Sequence[str | MarkedText], mask: Mask | None) -> list[MarkedText]:
         """Mark the texts that are not marked yet."""
         plain = [text for text in texts if isinstance(text, str)]
-        spans = [self.tokenizer.places(text) for text in plain]
+        spans = [self.places(text) for text in plain]
         for text, words in zip(plain, spans, strict=True):
             check_text(text, words, self.longest)
-        attention = self.classifier.attention(plain) if plain else []
-        marked = (mark_words(*words, mask) for words in zip(plain, spans, attention, strict=True))
+        weights = self.weigh(plain) if plain else []
+        parts = zip(plain, spans, weights, strict=True)
+        marked = (mark_words(text, words, shares, mask, carrying) for text, words, (shares, carrying) in parts)
         return [next(marked) if isinstance(text, str) else text for text in texts]
+
+    # --- What another kind of model does in its own way ---------------------------------------------------------
+
+    def places(self, text: str) -> list[Span]:
+        """Where the words of a text begin and end."""
+        return self.tokenizer.places(text)
+
+    def weigh(self, texts: Sequence[str]) -> list[tuple[list[float], Set[int] | None]]:
+        """Return the share of each word in the style of its text; and the words that carry it, if not by the shares."""
+        return [(weights, None) for weights in self.classifier.attention(texts)]
+
+    def log_probs(self, texts: Sequence[str]) -> np.ndarray:
+        """Return log p(style | text) [texts, styles]."""
+        return self.classifier.log_probs(texts)
+
+    def overlaps(self, source: str, texts: Sequence[str]) -> list[float]:
+        """Return the share of words that each text has in common with the source."""
+        source_ids, *ids = self.tokenizer.encode_many([source, *texts])
+        return [overlap(source_ids, own) for own in ids]
+
+    def fluencies(self, fills: Sequence[Fill]) -> list[float]:
+        """Return log p per word written of each fill."""
+        return [fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans)) for fill in fills]
+
+    def parts(self, source: str, mask: MaskedText, fill: Fill) -> tuple[str, ...]:
+        """Return what was kept and what was written, alternately, as a text like the source has it."""
+        if is_print(source, self.tokenizer):
+            return to_print(mask, fill.spans)
+        return interleave(mask.template.pieces, fill.spans)
 
     @overload
     def rewrite(
@@ -199,13 +245,14 @@ class Transfer:
         single = isinstance(texts, str | MarkedText)
         marked = self._mark([texts] if isinstance(texts, str | MarkedText) else texts, mask)
         pools = self.candidates(marked, style, options, progress=progress, numbers=numbers, wanted=wanted)
-        log_p_styles = self.classifier.log_probs([m.text for m in marked])  # [texts, styles]
+        log_p_styles = self.log_probs([m.text for m in marked])  # [texts, styles]
+        weights = options.weights(self.fluency_weight)
         results: list[TextRewrites | None] = []
         for m, pool, log_p in zip(marked, pools, log_p_styles, strict=True):
-            rewrites = tuple(self.rank(m.text, pool, style, options.weights)[: options.n])
-            if options.abstain and _unconvincing(float(np.exp(log_p.max())), rewrites):
+            rewrites = tuple(self.rank(m.text, pool, style, weights)[: options.n])
+            if options.abstain and self._unconvincing(float(np.exp(log_p.max())), rewrites):
                 kept = float(np.exp(log_p[style]))
-                score = options.weights.score(float(log_p[style]), 1.0, 0.0, 0)
+                score = weights.score(float(log_p[style]), 1.0, 0.0, 0)
                 rewrites = (Rewrite(m.text, (m.text,), m.text, kept, 1.0, 0.0, score),)
             likeliest, unknown = int(log_p.argmax()), tuple(self.tokenizer.unknown_words(m.text))
             result = TextRewrites(m, to, self.styles[likeliest], float(np.exp(log_p[likeliest])), rewrites, unknown)
@@ -258,25 +305,28 @@ class Transfer:
     def rank(self, source: str, pool: Sequence[tuple[MaskedText, Fill]], style: int, weights: Weights) -> list[Rewrite]:
         """Rank the fills of a text's masks, best first; of equal texts, keep that of the first mask."""
         pool = list({fill.text: (mask, fill) for mask, fill in reversed(pool)}.values())
-        texts = [fill.text for _, fill in pool]
-        log_p_style = self.classifier.log_probs(texts)[:, style] if pool else ()
-        source_ids, *ids = self.tokenizer.encode_many([source, *texts])
-        source_words, in_print = self._words(source), is_print(source, self.tokenizer)
+        if not pool:
+            return []
+        fills = [fill for _, fill in pool]
+        texts = [fill.text for fill in fills]
+        log_p_style, overlaps, fluencies = (
+            self.log_probs(texts)[:, style],
+            self.overlaps(source, texts),
+            self.fluencies(fills),
+        )
+        source_words = self._words(source)
         rewrites = []
-        for (mask, fill), fill_ids, log_p in zip(pool, ids, log_p_style, strict=True):
-            content = overlap(source_ids, fill_ids)
-            fluency = fill.log_prob / max(1, sum(len(span.split()) for span in fill.spans))
+        for (mask, fill), log_p, content, fluency in zip(pool, log_p_style, overlaps, fluencies, strict=True):
             repetitions = count_repetitions(source_words, self._words(fill.text))
             score = weights.score(float(log_p), content, fluency, repetitions)
-            parts = to_print(mask, fill.spans) if in_print else interleave(mask.template.pieces, fill.spans)
+            parts = self.parts(source, mask, fill)
             style_p = float(np.exp(log_p))
             rewrites.append(Rewrite("".join(parts), parts, str(mask.template), style_p, content, fluency, score))
         return sorted(rewrites, key=lambda rewrite: -rewrite.score)
 
     def _words(self, text: str) -> list[str]:
-        return [text[start:end].lower() for start, end in self.tokenizer.places(text)]
+        return [text[start:end].lower() for start, end in self.places(text)]
 
-
-def _unconvincing(sure: float, rewrites: Sequence[Rewrite]) -> bool:
-    """Whether a text has no style to speak of, and nothing fluent was found in place of it either."""
-    return bool(rewrites) and sure < SURE and max(rewrite.fluency for rewrite in rewrites) < FLUENT
+    def _unconvincing(self, sure: float, rewrites: Sequence[Rewrite]) -> bool:
+        """Whether a text has no style to speak of, and nothing fluent was found in place of it either."""
+        return bool(rewrites) and sure < self.sure and max(rewrite.fluency for rewrite in rewrites) < self.fluent
