@@ -20,7 +20,7 @@ from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.data.masking import MaskedText
 from blanklm.decoding.constraint import Constraint
-from blanklm.errors import CheckpointError
+from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.models.span_blm import SpanBLM
 from blanklm.models.steered_span_blm import SteeredSpanBLM
 from blanklm.models.tone import Tone
