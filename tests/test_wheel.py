@@ -23,7 +23,16 @@ pytestmark = pytest.mark.slow  # a wheel is built and installed
 BUILT_FROM = ["pyproject.toml", ".gitignore", "README.md", "LICENSE", "NOTICE", "src"]
 MODELS = [
     f"blanklm/pretrained/{name}"
-    for name in ("english", "english-small", "greek", "greek-attribution", "latin", "latin-attribution", "sentiment")
+    for name in (
+        "english",
+        "english-small",
+        "greek",
+        "greek-attribution",
+        "latin",
+        "latin-attribution",
+        "sentiment",
+        "tone",
+    )
 ]
 
 

@@ -267,7 +267,7 @@ def test_what_there_is(blanklm, monkeypatch):
     assert {"ptb", "yelp", "yahoo", "english"} < set(corpora)
 
 
-@pytest.mark.parametrize("name", ["english", "english-small", "greek", "latin", "sentiment"])
+@pytest.mark.parametrize("name", ["english", "english-small", "greek", "latin", "sentiment", "tone"])
 def test_info_counts_parameters_however_they_are_stored(blanklm, name):
     code, out, _ = blanklm("info", name, "--json")
     assert code == 0 and json.loads(out[0])["parameters"] == checkpoint.load(locate(name)).model.parameter_count

@@ -27,7 +27,7 @@ def transfer(
     to: Annotated[str | None, typer.Option(help="The style to write in, such as negative or positive.")] = None,
     mask: Annotated[
         list[str] | None,
-        typer.Option(help="A word or phrase to replace; may be repeated; by default found by attention."),
+        typer.Option(help="A word or phrase to replace; may be repeated; by default, those that carry the style."),
     ] = None,
     show_mask: Annotated[
         bool, typer.Option("--show-mask", help="Print the text with marked words in brackets; without --to, only that.")
@@ -46,7 +46,7 @@ def transfer(
     """
     if to is None and not show_mask:
         raise BlankLMError("no style to write in: choose one with --to, such as --to negative")
-    with loading(model or "the sentiment model"):
+    with loading(model or "the model tone"):
         from blanklm.transfer.transfer import DEFAULT, Transfer
 
         rewriter = Transfer.from_pretrained(model or DEFAULT, device)

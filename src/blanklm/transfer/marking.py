@@ -129,7 +129,7 @@ def is_negated(text: str, spans: Sequence[Span], i: int) -> bool:
     return end == start and text[start:last].lower() in ("n't", "n’t")
 
 
-def carriers(weights: Sequence[float]) -> set[int]:
+def carriers(weights: Sequence[float], share: float = CARRIES) -> set[int]:
     """The numbers of the words that carry a style, given how much each speaks for it.
 
     Those near the weightiest, and what stands between two of them and speaks for the style, too: "waste *of* time".
@@ -137,6 +137,14 @@ def carriers(weights: Sequence[float]) -> set[int]:
     greatest = max(weights, default=0.0)
     if greatest <= 0:
         return set()
-    chosen = {i for i, weight in enumerate(weights) if weight >= CARRIES * greatest}
+    chosen = {i for i, weight in enumerate(weights) if weight >= share * greatest}
     between = {i for i, weight in enumerate(weights) if weight >= JOINS * greatest}
     return chosen | {i for i in between if {i - 1, i + 1} <= chosen}
+
+
+def grown(chosen: Set[int], others: Set[int]) -> set[int]:
+    """The chosen words with those of ``others`` that stand beside them, and those beside these, and so on."""
+    reached = set(chosen)
+    while more := {i for i in others if {i - 1, i + 1} & reached} - reached:
+        reached |= more
+    return reached

@@ -18,7 +18,7 @@ from blanklm.api import BlankLM, Request
 from blanklm.core.canvas import Fill
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
-from blanklm.data.masking import MaskedText
+from blanklm.data.masking import MaskedText, blank_out
 from blanklm.decoding.constraint import Constraint
 from blanklm.errors import BlankLMError, CheckpointError
 from blanklm.models.span_blm import SpanBLM
@@ -27,12 +27,13 @@ from blanklm.models.tone import Tone
 from blanklm.repairing.surprise import mean_in_place
 from blanklm.repairing.units import units_of
 from blanklm.training import sums
-from blanklm.transfer.marking import Span, carriers
+from blanklm.transfer.marking import MAX_MASKS, MarkedText, Span, carriers, grown
 from blanklm.transfer.options import CONTRAST
 from blanklm.transfer.results import overlap
 from blanklm.transfer.transfer import Transfer
 
 TEXTS_AT_ONCE = 64  # that votes are counted on
+FEWER, MORE = 0.75, 0.15  # of the greatest weight: for words of masks that are tried besides
 MORE_WORDS = 1  # that may be written in place of those of a blank
 
 
@@ -107,6 +108,17 @@ class SteeredTransfer(Transfer):
                 weights[within[0]] += vote
         weights = np.where([unit.is_word for unit in units], weights.clip(min=0), 0.0)  # marks stay
         return (weights / max(weights.sum(), 1e-9)).tolist(), carriers(weights.tolist())
+
+    def masks(self, marked: MarkedText, smaller: bool) -> list[MaskedText]:
+        """Try the mask; and, unless a user chose it, fewer words, more words, and each blank with the word after it."""
+        found = marked.nested_masks() if smaller else [marked.masked]
+        if not marked.by_user:
+            chosen = {i for i, word in enumerate(marked.words) if word.masked}
+            weights = [word.weight for word in marked.words]
+            after = {i + 1 for i in chosen if i + 1 < len(weights) and marked.words[i + 1].text[:1].isalnum()}
+            sets = [carriers(weights, FEWER), grown(chosen, carriers(weights, MORE)), chosen | after]
+            found += [blank_out(marked.text, marked.spans, some) for some in sets if 0 < len(some) < len(weights)]
+        return list({str(mask.template): mask for mask in found}.values())[:MAX_MASKS]
 
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         logits = np.array([votes.sum(0) for votes in self._votes(texts)])  # [texts, styles]

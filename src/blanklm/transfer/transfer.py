@@ -180,6 +180,10 @@ class Transfer:
         """Return the share of each word in the style of its text; and the words that carry it, if not by the shares."""
         return [(weights, None) for weights in self.classifier.attention(texts)]
 
+    def masks(self, marked: MarkedText, smaller: bool) -> list[MaskedText]:
+        """Return the masks to try, at most ``MAX_MASKS``."""
+        return marked.nested_masks() if smaller else [marked.masked]
+
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         """Return log p(style | text) [texts, styles]."""
         return self.classifier.log_probs(texts)
@@ -273,7 +277,7 @@ class Transfer:
         """Sample fills of each mask of each text, smaller masks first; the arguments are those of ``rewrite``."""
         options = TransferOptions.of(options, settings)
         writer = self._writer(style, options.contrast)
-        masks = [m.nested_masks() if options.try_smaller_masks else [m.masked] for m in marked]
+        masks = [self.masks(m, options.try_smaller_masks) for m in marked]
         requests: list[Request] = []
         mask_numbers: list[int] = []
         for i, group in enumerate(masks):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from blanklm.paper.render.source import named, origin, result, table
+import json
+from collections import Counter
 
+from blanklm.paper.provenance import Row
+from blanklm.paper.render.source import checkout, lines, named, origin, result, table
+
+VERDICTS = ("good", "awkward", "wrong")  # of a reader
 CORPORA = ("yelp", "amazon")
 CHOSEN = {  # rows whose settings were chosen on validation sentences
     "M&I with BLM, chosen: ranking": "M&I with BLM + ranking",
@@ -70,4 +75,24 @@ def sentiment_judges() -> str:
     return table("classifier, accuracy % | validation | test | the paper's", template, rows)
 
 
-TABLES = [sentiment_table, sentiment_ablations, sentiment_judges]
+def everyday_transfers() -> str:
+    """What a reader who did not make the models thinks of their rewrites of everyday sentences."""
+    rows = []
+    for system in ("tone", "sentiment"):
+        counts = Counter(record["verdict"] for record in everyday(system))
+        rows.append([system, *(f"{counts[verdict]}" for verdict in VERDICTS)])
+    return lines([f"verdict on {sum(counts.values())} rewrites", *VERDICTS], rows)
+
+
+def everyday_rewrites() -> str:
+    """The sentences and their rewrites by ``tone``."""
+    rows = [[r["text"], r["rewrite"], r["verdict"]] for r in everyday("tone")]
+    return lines(["sentence", "rewritten", "the reader's verdict"], rows)
+
+
+def everyday(system: str) -> list[Row]:
+    path = checkout() / "results" / "transfer" / f"everyday-{system}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+TABLES = [everyday_transfers, everyday_rewrites, sentiment_table, sentiment_ablations, sentiment_judges]

@@ -11,9 +11,9 @@ export const box = "transfer-text";
 
 const EXAMPLES = [
   ["negative", "The employees were super nice and efficient!"],
-  ["positive", "The food was cold and our waiter was rude."],
-  ["positive", "I will never come back to this place."],
-  ["negative", "Great coffee, and the best breakfast in town."],
+  ["positive", "The meeting was a complete waste of time."],
+  ["negative", "We had a wonderful holiday in Spain."],
+  ["positive", "My brother hates his new job."],
 ];
 const READINGS = 5;
 
@@ -124,7 +124,7 @@ function showMarks() {
   shown.words.forEach(({ text, weight, masked }, number) => {
     const start = shown.input.indexOf(text, position);
     const button = element("button", { type: "button", class: "mark", "aria-pressed": String(masked) }, text);
-    button.title = `${percent(weight)} of the attention`;
+    button.title = `${percent(weight)} of what speaks for the style`;
     button.addEventListener("click", () => toggle(number));
     children.push(shown.input.slice(position, start), button);
     position = start + text.length;
