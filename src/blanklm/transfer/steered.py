@@ -28,11 +28,10 @@ from blanklm.repairing.surprise import mean_in_place
 from blanklm.repairing.units import units_of
 from blanklm.training import sums
 from blanklm.transfer.marking import MAX_MASKS, MarkedText, Span, carriers, grown
-from blanklm.transfer.options import CONTRAST
+from blanklm.transfer.options import CONTRAST, TransferOptions
 from blanklm.transfer.results import overlap
 from blanklm.transfer.transfer import Transfer
 
-TEXTS_AT_ONCE = 64  # that votes are counted on
 FEWER, MORE = 0.75, 0.15  # of the greatest weight: for words of masks that are tried besides
 MORE_WORDS = 1  # that may be written in place of those of a blank
 
@@ -125,17 +124,36 @@ class SteeredTransfer(Transfer):
         return logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
 
     def _votes(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The votes [L, styles] of the tokens of each text."""
-        found: list[np.ndarray] = []
-        base = self.base.model
+        """The votes [L, styles] of the tokens of each text, read by itself: what else is read makes no difference."""
+        base, found = self.base.model, []
         assert isinstance(base, SpanBLM)
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            tokens, lengths = pad(self.tokenizer.encode_many(texts[start : start + TEXTS_AT_ONCE]))  # [B, L], [B]
-            votes = self.tone.votes_on(base, tokens.to(base.device), lengths.to(base.device))
-            found += [of_text.double().cpu().numpy() for of_text in votes]
+        for ids in self.tokenizer.encode_many(texts):
+            tokens, lengths = pad([ids])  # [1, L], [1]
+            (votes,) = self.tone.votes_on(base, tokens.to(base.device), lengths.to(base.device))  # [L, styles]
+            found.append(votes.double().cpu().numpy())
         return found
 
     # --- Rewrites -------------------------------------------------------------------------------------------------
+
+    def candidates(
+        self,
+        marked: Sequence[MarkedText],
+        style: int,
+        options: TransferOptions | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+        numbers: Sequence[int] | None = None,
+        wanted: Sequence[Callable[[], bool]] | None = None,
+        **settings: Any,
+    ) -> list[list[tuple[MaskedText, Fill]]]:
+        """Sample fills text by text: in 8 bits a draw depends a little on what else is in its batch."""
+        pools = []
+        for i, text in enumerate(marked):
+            number, asked = [numbers[i] if numbers else i], wanted and wanted[i : i + 1]
+            pools += super().candidates(
+                [text], style, options, progress=progress, numbers=number, wanted=asked, **settings
+            )
+        return pools
 
     def _writer(self, style: int, contrast: float | None) -> BlankLM:
         writer = self.writers[style]
