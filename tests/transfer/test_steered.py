@@ -113,3 +113,9 @@ def test_words_near_the_weightiest_carry_the_style(weights, expected):
 def test_a_mask_grows_by_words_that_stand_beside_it():
     assert grown({3}, {0, 1, 4, 5, 7}) == {3, 4, 5}
     assert grown({2, 6}, {1, 3, 4, 8}) == {1, 2, 3, 4, 6}
+
+
+def test_a_text_of_no_style_is_left_as_it_is_if_wanted(tone):
+    plain = "My cousin works as an electrician."
+    assert tone.rewrite(plain, "negative", abstain=True, samples=2).text == plain
+    assert tone.rewrite(TIRED, "positive", abstain=True, samples=4).text != TIRED

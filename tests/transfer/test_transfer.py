@@ -67,8 +67,8 @@ def test_the_model_is_not_a_blm(transfer):
 def test_a_text_of_no_style_with_no_fluent_rewrite_is_left_as_it_is_if_wanted(transfer, monkeypatch):
     assert transfer.rewrite(NICE, "negative", abstain=True) == transfer.rewrite(NICE, "negative")
     odd = "Partly cloudy in Los Angeles and cloudy in Pittsburgh"
-    monkeypatch.setattr(Transfer, "sure", 1.1)
-    monkeypatch.setattr(Transfer, "fluent", 0.0)
+    monkeypatch.setattr("blanklm.transfer.transfer.SURE", 1.1)
+    monkeypatch.setattr("blanklm.transfer.transfer.FLUENT", 0.0)
     left = transfer.rewrite(odd, "negative", n=3, abstain=True)
     assert left.text == odd and [rewrite.parts for rewrite in left.rewrites] == [(odd,)]
     assert left.rewrites[0].content == 1 and transfer.rewrite(odd, "negative").text != odd

@@ -51,7 +51,7 @@ class TransferOptions:
     try_smaller_masks: bool = option(
         False, "Also try to replace fewer of the marked words.", "--try-smaller-masks", "--fewer"
     )
-    abstain: bool = option(False, "Leave a text unchanged if neither its style nor any rewrite is convincing.")
+    abstain: bool = option(False, "Leave a text unchanged if its style is not clear or no rewrite is convincing.")
     temperature: float = option(TEMPERATURE, "Below 1: more predictable; above 1: more varied.", gt=0, le=100)
     contrast: float | None = option(
         None,

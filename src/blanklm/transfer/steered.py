@@ -29,10 +29,11 @@ from blanklm.repairing.units import units_of
 from blanklm.training import sums
 from blanklm.transfer.marking import MAX_MASKS, MarkedText, Span, carriers, grown
 from blanklm.transfer.options import CONTRAST, TransferOptions
-from blanklm.transfer.results import overlap
+from blanklm.transfer.results import Rewrite, overlap
 from blanklm.transfer.transfer import Transfer
 
 FEWER, MORE = 0.75, 0.15  # of the greatest weight: for words of masks that are tried besides
+SURE = 0.9  # p(style) of a text: of the held-out sentences of either style one in twenty has less
 MORE_WORDS = 1  # that may be written in place of those of a blank
 
 
@@ -40,7 +41,6 @@ class SteeredTransfer(Transfer):
     """The votes of words, and one model that writes in every style."""
 
     fluency_weight = 0.5
-    sure, fluent = 0.8, -2.5
 
     def __init__(
         self, tone: Tone, base: BlankLM, contrast: float = CONTRAST, about: dict[str, Any] | None = None
@@ -171,6 +171,10 @@ class SteeredTransfer(Transfer):
         number: dict[str, int] = {}
         bags = [[number.setdefault(word, len(number)) for word in self._words(text)] for text in (source, *texts)]
         return [overlap(bags[0], bag) for bag in bags[1:]]
+
+    def unconvincing(self, sure: float, rewrites: Sequence[Rewrite]) -> bool:
+        """Whether a text has no style to speak of, or nothing was found that has the one asked for."""
+        return sure < SURE or rewrites[0].style < 0.5
 
     @torch.inference_mode()
     def fluencies(self, fills: Sequence[Fill]) -> list[float]:

@@ -93,7 +93,6 @@ class Transfer:
     """
 
     fluency_weight = Weights.fluency  # where the options give none
-    sure, fluent = SURE, FLUENT  # below both a text is better left alone
 
     def __init__(
         self,
@@ -171,6 +170,10 @@ class Transfer:
         return [next(marked) if isinstance(text, str) else text for text in texts]
 
     # --- What another kind of model does in its own way ---------------------------------------------------------
+
+    def unconvincing(self, sure: float, rewrites: Sequence[Rewrite]) -> bool:
+        """Whether a text has no style to speak of, and nothing fluent was found in place of it either."""
+        return sure < SURE and max(rewrite.fluency for rewrite in rewrites) < FLUENT
 
     def places(self, text: str) -> list[Span]:
         """Where the words of a text begin and end."""
@@ -254,7 +257,7 @@ class Transfer:
         results: list[TextRewrites | None] = []
         for m, pool, log_p in zip(marked, pools, log_p_styles, strict=True):
             rewrites = tuple(self.rank(m.text, pool, style, weights)[: options.n])
-            if options.abstain and self._unconvincing(float(np.exp(log_p.max())), rewrites):
+            if options.abstain and rewrites and self.unconvincing(float(np.exp(log_p.max())), rewrites):
                 kept = float(np.exp(log_p[style]))
                 score = weights.score(float(log_p[style]), 1.0, 0.0, 0)
                 rewrites = (Rewrite(m.text, (m.text,), m.text, kept, 1.0, 0.0, score),)
@@ -330,7 +333,3 @@ class Transfer:
 
     def _words(self, text: str) -> list[str]:
         return [text[start:end].lower() for start, end in self.places(text)]
-
-    def _unconvincing(self, sure: float, rewrites: Sequence[Rewrite]) -> bool:
-        """Whether a text has no style to speak of, and nothing fluent was found in place of it either."""
-        return bool(rewrites) and sure < self.sure and max(rewrite.fluency for rewrite in rewrites) < self.fluent

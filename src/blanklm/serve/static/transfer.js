@@ -109,7 +109,7 @@ async function rewrite(wanted, { remember = true } = {}) {
 
 function noteOn({ input, reads_as: { style, p }, to, unknown, rewrites }) {
   if (rewrites[0].text === input && rewrites[0].parts.length === 1) {
-    return "Left unchanged: neither its own style nor any rewrite is convincing. To replace words anyway, choose them below.";
+    return "Left unchanged: it has no clear style, or no rewrite is convincing. To replace words anyway, choose them below.";
   }
   let already = style === to ? `The text reads as ${style} already (${percent(p)}). ` : "";
   if (!already && rewrites[0].style < 0.5) already = `Nothing was found that reads as ${to}: mark other words. `;
