@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,7 +27,8 @@ class WordScore:
     start: int  # offsets of characters
     end: int
     log_prob: float
-    expected: tuple[tuple[str, float], ...] = ()  # words of one token with log p, the most probable first
+    # Words of one token with log p, the most probable first.
+    expected: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
     @property
     def surprise(self) -> float:
