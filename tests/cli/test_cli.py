@@ -538,7 +538,7 @@ def test_ctrl_c_says_that_the_command_stopped(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with open(tmp_path / "endless", "wb"):  # opened when the command reads it
         process.send_signal(signal.SIGINT)
-        assert (process.wait(60), process.stderr.read()) == (130, b"error: stopped\n")
+        assert (process.wait(60), process.stderr.read()) == (130, b"stopped\n")
 
 
 def test_a_text_that_takes_long_says_how_far_it_is_and_how_long_the_rest_takes(capsys):

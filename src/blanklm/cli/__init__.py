@@ -102,7 +102,8 @@ def _main() -> None:
         message = f"{error.format_message()} (blanklm {command}--help says what there is)"
         _fail(message.replace("Value error, ", ""), 2)  # which typer puts before some messages
     except (typer.Abort, KeyboardInterrupt):
-        _fail("stopped", STOPPED)
+        _say("stopped")
+        sys.exit(STOPPED)
     except BrokenPipeError:  # the reader of our output went away
         silence_streams()
         sys.exit(BROKEN_PIPE)
@@ -143,6 +144,10 @@ def _show_warning(message: Warning | str, *where: Any) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    with suppress(OSError):
-        print(f"error: {shortened(' '.join(message.split()), LONGEST_MESSAGE)}", file=sys.stderr)
+    _say(f"error: {shortened(' '.join(message.split()), LONGEST_MESSAGE)}")
     sys.exit(code)
+
+
+def _say(message: str) -> None:
+    with suppress(OSError):
+        print(message, file=sys.stderr)
