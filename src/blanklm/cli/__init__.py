@@ -33,13 +33,17 @@ STOPPED, BROKEN_PIPE = 130, 141  # exit codes: 128 and the number of the signal
 
 
 class FlagsAsFlags:
-    """Shows flags in the help as flags: what they are called, and no type."""
+    """Shows flags in the help as flags, without a type, and what may be repeated with the type of one of them."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # that of the command beside it
         for parameter in parameters:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
+            elif getattr(parameter, "multiple", False) and parameter.metavar is None:
+                parameter.metavar = "<str>"
+            elif parameter.nargs == -1:
+                parameter.display_type_rich = lambda ctx: "<str>"
         return parameters
 
 
