@@ -1,5 +1,6 @@
 """BlankLM as a user meets it, with the bundled model."""
 
+import dataclasses
 import html
 import json
 import math
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import blanklm
 import blanklm.pretrained
-from blanklm import BlankLM, BlankLMError, Choices, Constraint, Fill, Repair
+from blanklm import BlankLM, BlankLMError, Choices, Constraint, Fill, FillOptions, Repair
 from blanklm.choosing.choose import Choice
 from blanklm.core.template import Blank, Template
 from blanklm.decoding.budget import TOKENS_IN_WORD
@@ -370,6 +371,18 @@ def test_help_of_fill_says_what_goes_in_and_what_comes_out():
         (lambda model: model.choose(5, ["a"]), "a text is a string, and texts are a list of strings; not int 5"),
         (lambda model: BlankLM.from_pretrained(5), "a model is a bundled name, a folder or a Hub id, not int 5"),
         (lambda model: blanklm.fit(3, "nowhere"), "a text is a string, and texts are a list of strings; not int 3"),
+        (lambda model: model.fill("a ___", constraints=3), "constraints are one for all blanks or a list"),
+        (
+            lambda model: model.fill("a ___", constraints="b"),
+            "constraints are one for all blanks or a list",
+        ),
+        (lambda model: model.fill_mask("a [MASK]", top_k="3"), "top_k must be a whole number, not '3'"),
+        (lambda model: model.perplexity(3), "a text is a string, and texts are a list of strings; not int 3"),
+        (
+            lambda model: BlankLM.from_pretrained(device="gpu"),
+            "cannot use the device 'gpu': there is no device of",
+        ),
+        (lambda model: BlankLM.from_pretrained(dtype="float16"), "a dtype is one of torch's, such as torch.float32"),
         (lambda model: blanklm.restore(3), "a text to restore is a string or the bytes of a file, not int"),
     ],
 )
@@ -387,6 +400,20 @@ def test_a_notebook_shows_what_was_written_marked(model):
         assert f"<mark>{html.escape(span)}</mark>" in shown
     assert "&lt;b&gt; the <mark>" in shown and shown.startswith("<table>")
     assert model.fill("good ___[1] .")._repr_html_().startswith("<p>good <mark>")
+
+
+def test_help_of_fill_names_every_option():
+    for option in dataclasses.fields(FillOptions):
+        assert f"    {option.name}: " in BlankLM.fill.__doc__
+
+
+def test_scores_and_estimates_print_in_a_line(model):
+    score = model.score("the food was good .")
+    assert str(score) == f"log p {score.log_prob:.2f}, perplexity {score.perplexity:.1f}: the food was good ."
+    one = model.perplexity("the food was good .", orders=4)
+    assert one.perplexity == model.perplexity(["the food was good ."], orders=4).perplexity
+    assert repr(one).startswith(f"<Estimate: perplexity {one.perplexity:.2f} (")
+    assert all(len(repr(word)) < 120 for word in model.surprise("the food was good ."))
 
 
 def test_choices_and_repairs_print_as_people_read_them():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 __all__ = [
     "Action",
+    "Attributor",
     "Blank",
     "BlankLM",
     "BlankLMError",
@@ -44,6 +45,7 @@ _MODULES = {
     "fitting": ("fit",),
     "repairing.options": ("RepairOptions",),
     "repairing.repair": ("Repair",),
+    "restoration.attribution": ("Attributor",),
     "restoration.edition": ("restore",),
     "restoration.options": ("RestoreOptions",),
     "transfer.options": ("TransferOptions",),
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from blanklm.fitting import fit
     from blanklm.repairing.options import RepairOptions
     from blanklm.repairing.repair import Repair
+    from blanklm.restoration.attribution import Attributor
     from blanklm.restoration.edition import restore
     from blanklm.restoration.options import RestoreOptions
     from blanklm.transfer.options import TransferOptions

@@ -53,6 +53,9 @@ class Score:
     method: str
     standard_error: float | None = None
 
+    def __str__(self) -> str:
+        return f"log p {self.log_prob:.2f}, perplexity {self.perplexity:.1f}: {self.text}"
+
     @property
     def perplexity(self) -> float:
         return float(np.exp(-self.log_prob / max(1, self.tokens)))
@@ -104,12 +107,17 @@ class BlankLM:
                 BlankLMWarning,
                 stacklevel=2,
             )
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise BlankLMError(f"a dtype is one of torch's, such as torch.float32, not {dtype!r}")
         try:
             model: Any = loaded.model.to(checkpoint.device_for(device))
             torch.zeros(1, device=model.device).item()  # some devices fail only when used
             model = checkpoint.convert(model, dtype or checkpoint.dtype_for(model))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            raise BlankLMError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from None
+            reason = str(error).splitlines()[0]
+            if reason.startswith("Expected one of"):  # all the devices that torch has ever had
+                reason = "there is no device of that name; choose cpu, cuda, cuda:1 or mps"
+            raise BlankLMError(f"cannot use the device {device!r}: {reason}") from None
         return cls(model, loaded.tokenizer, loaded.about)
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -191,8 +199,9 @@ class BlankLM:
         any of min, max (lengths in words), ban, require and only (lists of words).
 
         ``settings`` are those of ``FillOptions``:
-            n: how many fills, the best and n - 1 alternatives (1)
+            n: how many fills, the best and n - 1 alternatives; the beam is at least as wide (1)
             beam: how many drafts the search keeps; more is slower and finds more probable fills (1: greedy)
+            rerank: among how many fills of a span to choose by how well every word fits its place (4)
             order: confident, left-to-right, model or parallel; by default what suits the model
             length_penalty: rank fills by log p / steps to this power (0: by log p)
             threshold: with ``parallel``, the least probability of a word to be written (0)
@@ -428,7 +437,7 @@ class BlankLM:
 
     def perplexity(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         orders: int = 64,
         chunk: int | None = None,
         seed: int = 0,
@@ -439,6 +448,7 @@ class BlankLM:
         A model that reads context scores the stream sentence by sentence, unless a ``chunk`` length is given.
         """
         _check_draws(orders, seed)
+        texts = [texts] if isinstance(texts, str) else list_of_texts(texts)
         if chunk is not None:
             check_number("chunk", chunk, ge=1, le=self.longest)
         stream = one_stream(map(self.tokenizer.encode, texts))

@@ -66,7 +66,7 @@ def fit_texts(
 
     def find_start(sample: Sequence[str]) -> Checkpoint | None:
         name, why = choose_start(options, sample, _start_of_run(out) if resume else None)
-        if show_progress:
+        if show_progress and not resume:
             say(f"starting {'from ' + name if name != SCRATCH else 'from scratch'}{why}")
         return None if name == SCRATCH else checkpoint.load(pretrained.locate(name))
 

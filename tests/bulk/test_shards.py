@@ -408,7 +408,7 @@ def test_ctrl_c_stops_the_workers_too_and_says_so(tmp_path):
     for one in (process, *workers):  # as a terminal sends it
         one.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "error: stopped\n")
+    assert (process.returncode, out, err) == (130, "", "stopped\n")
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pty
+import re
 import resource
 import shlex
 import signal
@@ -459,10 +460,46 @@ def test_the_version_is_shown(blanklm):
     assert blanklm("--version") == (0, [f"blanklm {__version__}"], "")
 
 
-def test_help_shows_flags_without_a_type(blanklm):
-    for command in ((), ("fill",), ("train",), ("serve",), ("transfer",)):
+def test_help_shows_flags_without_a_type_and_what_is_repeated_with_a_plain_one(blanklm):
+    for command in ((), ("fill",), ("train",), ("serve",), ("transfer",), ("reproduce",)):
         code, lines, _ = blanklm(*command, "--help")
-        assert code == 0 and lines and not any("<bool>" in line for line in lines), command
+        assert code == 0 and lines and not any("<bool>" in line or "list[" in line for line in lines), command
+
+
+@pytest.mark.parametrize("command", ["fill", "choose", "score", "repair"])
+def test_without_a_text_at_a_terminal_the_example_is_of_the_same_command(blanklm, command):
+    options = ["--options", "a|b"] if command == "choose" else []
+    code, _, err = blanklm(command, *options)
+    assert code == 1 and err.startswith(f"error: no text: write blanklm {command} ")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "noted"),
+    [
+        ("fill", "the ___[1] was [MASK] .", "[MASK]"),
+        ("score", "the food was <mask> .", "<mask>"),
+        ("repair", "the food was [MASK] .", "[MASK]"),
+        ("score", "the food was good .", None),
+    ],
+)
+def test_a_mask_that_is_read_as_text_is_noted(blanklm, command, text, noted):
+    code, out, err = blanklm(command, text)
+    assert code == 0 and out
+    note = f"note: {noted} is read as it is written: a blank is ___, and blanklm fill fills it"
+    assert (note in err) == (noted is not None)
+
+
+def test_a_mask_where_options_go_is_named(blanklm):
+    code, _, err = blanklm("choose", "the food was <mask> .", "--options", "good|bad")
+    assert code == 1 and "there is no blank in the text: write ___ in place of <mask>" in err
+
+
+def test_info_begins_with_what_a_model_is_for_and_reads_as_words(blanklm):
+    code, out, _ = blanklm("info", "latin-attribution")
+    assert code == 0 and out[1].split()[0] == "name" and out[2].startswith("summary")
+    assert any(line.startswith("places ") and line.endswith(", ... (48 in all)") and len(line) < 250 for line in out)
+    english = "\n".join(blanklm("info", "english")[1])
+    assert re.search(r"whole_words +yes", english) and re.search(r"norm_epsilon +1e-05", english)
 
 
 def test_an_extra_that_is_missing_comes_with_a_command_for_this_place(tmp_path, monkeypatch):
@@ -538,7 +575,7 @@ def test_ctrl_c_says_that_the_command_stopped(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with open(tmp_path / "endless", "wb"):  # opened when the command reads it
         process.send_signal(signal.SIGINT)
-        assert (process.wait(60), process.stderr.read()) == (130, b"error: stopped\n")
+        assert (process.wait(60), process.stderr.read()) == (130, b"stopped\n")
 
 
 def test_a_text_that_takes_long_says_how_far_it_is_and_how_long_the_rest_takes(capsys):

@@ -10,6 +10,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.lblm import LBLM, LBLMConfig
 from blanklm.restoration.draft import Draft
+from blanklm.restoration.edition import restore
 from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.restorer import Restorer
 from blanklm.training import checkpoint
@@ -201,3 +202,17 @@ def test_a_length_of_which_little_is_known_is_as_if_unknown_within_what_is_known
     inside = unknown[least - 1 : most]
     assert known[least - 1 : most].tolist() == pytest.approx((inside / inside.sum()).tolist(), abs=1e-6)
     assert known.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_an_edition_prints_as_its_text_and_a_notebook_marks_what_was_restored():
+    edition = restore("<d(is)> m(anibus) s[.....] vixit an[...] xx", abstain_below=0.0)
+    assert str(edition) == edition.text and repr(edition) == f"<Edition of 2 gaps: {edition.text!r}>"
+    shown = edition._repr_html_()
+    for gap in edition.lacunae:
+        assert f"'>{gap.restorations[0].written}</mark>" in shown
+    assert shown.count("<mark title='") == 2 and "&lt;d(is)&gt; m(anibus) s[<mark" in shown
+
+
+def test_a_gap_that_is_left_as_it_is_is_not_marked():
+    edition = restore("vixit an[...] xx", abstain_below=1.0)
+    assert edition._repr_html_() == "<p style='white-space:pre-wrap'>vixit an[...] xx</p>"

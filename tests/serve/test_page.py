@@ -42,7 +42,7 @@ def opened(browser, url):
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: said.append(request.url) if not request.url.startswith(server) else None)
         page.goto(f"{server}/{fragment}")
-        expect(page.get_by_role("region", name="Filled")).to_be_visible()
+        expect(page.get_by_role("region", name="Share")).to_be_visible()  # the last of an answer
         return page
 
     yield open_page
@@ -82,13 +82,13 @@ def filled_with(text, **options):
 
 
 def test_a_visitor_sees_an_example_filled_at_once(page):
-    expect(result(page)).to_contain_text("They also have")
+    expect(result(page)).to_contain_text("She opened the")
     expect(result(page)).not_to_contain_text("_")
     assert page.locator("#result .filled").count() >= 2
 
 
 def test_a_text_is_filled_as_python_fills_it(page):
-    write(page, "the ___[2] was ___ .")
+    fill(page, "the ___[2] was ___ .")
     best = filled_with("the ___[2] was ___ .")
     expect(result(page)).to_have_text(best.text)
     readings = page.get_by_role("region", name="Other readings").get_by_role("button")
@@ -388,7 +388,7 @@ def test_it_fits_a_phone(opened):
         box = page.get_by_role("button", name=name, exact=True).bounding_box()
         assert box["height"] >= 36 and box["x"] >= 0 and box["x"] + box["width"] <= 360
     page.locator("#result .given").first.tap()
-    expect(page.get_by_label("Your text")).to_have_value(re.compile("^___ also"))
+    expect(page.get_by_label("Your text")).to_have_value(re.compile("^___ opened"))
 
 
 def test_a_token_is_asked_for_and_kept(browser):
@@ -398,9 +398,9 @@ def test_a_token_is_asked_for_and_kept(browser):
         for token in ("falsch", "geheim"):
             page.get_by_label("Token", exact=True).fill(token)
             page.get_by_role("button", name="Continue").click()
-        expect(result(page)).to_contain_text("They also have")
+        expect(result(page)).to_contain_text("She opened the")
         page.reload()
-        expect(result(page)).to_contain_text("They also have")
+        expect(result(page)).to_contain_text("She opened the")
         page.close()
 
 
@@ -422,6 +422,33 @@ def test_while_an_answer_is_on_its_way_the_old_one_dims_and_it_can_be_cancelled(
     page.unroute("**/v1/fill")
     fill(page, "the ___ was bad .")
     expect(view).not_to_have_class("waiting")
+
+
+def alone(request):
+    """Whether one reading is asked for, ahead of the others."""
+    return json.loads(request.post_data)["n"] == 1
+
+
+def test_the_first_reading_is_shown_before_the_others_and_stays_if_they_are_given_up(page):
+    page.route("**/v1/fill", lambda route: route.fallback() if alone(route.request) else None)
+    text = "the ___ was bad ."
+    write(page, text)
+    expect(result(page)).to_have_text(filled_with(text, n=1).text)
+    expect(page.locator("#view-fill")).to_have_class("waiting")
+    expect(page.locator("#outcome")).to_have_css("opacity", "1")
+    expect(page.locator("#share")).not_to_have_css("opacity", "1")  # of the text before
+    page.get_by_role("button", name="Cancel").first.click()
+    expect(page.get_by_role("status")).to_have_text("Cancelled.")
+    expect(page.locator("#command")).to_contain_text(text)
+    expect(page.locator("#readings")).to_be_hidden()
+    assert result(page).text_content() == filled_with(text, n=1).text
+
+
+def test_the_other_readings_replace_the_first_where_a_wider_beam_finds_a_better_one(page):
+    write(page, "the ___ was bad .")
+    expect(page.locator("#readings").get_by_role("button")).to_have_count(4)
+    expect(result(page)).to_have_text(filled_with("the ___ was bad .").text)
+    expect(page.locator("#outcome")).not_to_have_class("early")
 
 
 def test_a_newer_question_keeps_waiting_when_an_older_one_is_given_up(page):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from http.client import HTTPConnection
 import pytest
 
 from blanklm.extras import how_to_install
+from tests.support.paths import YELP_WORDS
 from tests.support.serving import served
 
 pytestmark = pytest.mark.slow
@@ -207,9 +209,23 @@ def test_a_port_that_is_taken_is_one_line(server):
     assert done.returncode == 1 and "choose another --port" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_the_missing_extra_is_named(tmp_path):
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(\"No module named 'uvicorn'\", name='uvicorn')")
+def test_somebody_at_a_terminal_is_told_what_is_loaded():
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "blanklm", "serve", "--port", "0", "--model", YELP_WORDS]
+    process = subprocess.Popen(command, stderr=theirs)
+    try:
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            assert terminal.read(1000).decode().strip() == f"loading {YELP_WORDS} ..."
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "fastapi", "prometheus_client"])
+def test_the_missing_extra_is_named(tmp_path, missing):
+    (tmp_path / f"{missing}.py").write_text(f"raise ModuleNotFoundError('not there', name='{missing}')")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}  # the same blanklm as here
     command = [sys.executable, "-m", "blanklm", "serve"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 1 and done.stderr == f"error: serving needs uvicorn: {how_to_install('serve')}\n"
+    assert done.returncode == 1 and done.stderr == f"error: serving needs {missing}: {how_to_install('serve')}\n"

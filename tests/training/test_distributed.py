@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
 from blanklm.errors import TrainingError
-from blanklm.training import checkpoint
+from blanklm.training import checkpoint, processes
 from blanklm.training import run as training_run
 from blanklm.training.config import TrainingConfig
 from blanklm.training.run import Run
@@ -56,7 +56,7 @@ def as_one_of_several(
     """What each process does; the last one may die, and may have memory for so many texts at a time."""
     torch.set_num_threads(1)
     if sharded:
-        training_run.Accelerator = Sharding
+        processes.Accelerator = Sharding
     run = make_run(Path(folder), streamed, dropout)
     assert isinstance(next(run.model.parameters()), DTensor) == sharded
     last = run.accelerator.process_index == run.accelerator.num_processes - 1

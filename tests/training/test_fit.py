@@ -73,6 +73,14 @@ def test_a_run_is_resumed_with_the_same_options_only(tmp_path):
         fit(TEXTS, tmp_path, resume=True, seed=6)
 
 
+def test_a_folder_that_does_not_fit_is_named_before_any_text_is_read(tmp_path):
+    fit(TEXTS, tmp_path)
+    with pytest.raises(BlankLMError, match="holds a run already"):
+        fit("nowhere.txt", tmp_path)
+    with pytest.raises(BlankLMError, match="there is no run to resume in"):
+        fit("nowhere.txt", tmp_path / "other", resume=True)
+
+
 def test_a_run_can_be_made_longer_and_keeps_what_was_decided_for_it(tmp_path):
     fit(TEXTS, tmp_path, optimizer="adamw")
     fit(TEXTS, tmp_path, resume=True, steps=6)
@@ -88,9 +96,12 @@ def last_step(state):
 
 
 def test_resuming_says_where_it_goes_on(tmp_path, capsys):
-    for options in ({}, {"resume": True}, {"resume": True, "steps": 6}):
+    blanklm.fit(TEXTS, tmp_path, **SMALL)
+    assert "starting from scratch" in capsys.readouterr().err
+    for options in ({"resume": True}, {"resume": True, "steps": 6}):
         blanklm.fit(TEXTS, tmp_path, **SMALL | options)
     said = capsys.readouterr().err
+    assert "starting" not in said
     assert f"{tmp_path} is done (step 4 of 4, after" in said and "needs more --minutes or --steps" in said
     assert f"continuing {tmp_path} at step 4 of 6" in said
     for state in tmp_path.glob("state-*"):

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from accelerate.utils import DistributedType
 
 from blanklm.core.likelihood import bound
 from blanklm.core.texts import TokenisedTexts
@@ -24,6 +26,7 @@ from blanklm.training import checkpoint
 from blanklm.training.config import TrainingConfig
 from blanklm.training.epochs import validation_epoch
 from blanklm.training.optimizer import Average
+from blanklm.training.processes import check_fit_together
 from blanklm.training.quantise import grouped_matrices, rounded
 from blanklm.training.run import Run, train
 from blanklm.training.streamed import StreamedTexts
@@ -621,12 +624,11 @@ def test_rounding_begins_at_its_share_of_the_steps_or_the_seconds():
             TrainingConfig(**wrong)
 
 
-def test_sharded_weights_are_not_rounded(tmp_path):
+def test_sharded_weights_are_not_rounded():
     tokenizer, texts = corpus()
-    run = Run(new_model(tokenizer), tokenizer, texts, texts, TrainingConfig(steps=1, bits=4), tmp_path, None)
-    run.sharded = True
+    accelerator = SimpleNamespace(distributed_type=DistributedType.FSDP, num_processes=1)
     with pytest.raises(TrainingError, match="sharded over processes cannot be rounded in training: leave out bits"):
-        run._check_fit_together(run.model)
+        check_fit_together(new_model(tokenizer), texts, texts, TrainingConfig(steps=1, bits=4), accelerator)
 
 
 def test_when_rounding_begins_the_best_model_is_chosen_anew_and_a_resumed_run_keeps_to_it(tmp_path):

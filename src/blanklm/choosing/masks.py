@@ -16,6 +16,7 @@ from blanklm.core.template import Blank, Template
 from blanklm.core.texts import pad
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
+from blanklm.options import check_number
 
 MASK = re.compile(r"\[MASK\]|<mask>")
 EXPANDED = 8  # beginnings of words that are continued at a time
@@ -143,8 +144,7 @@ def fill_mask(
     policy: Any, tokenizer: Tokenizer, longest: int, text: str, top_k: int, targets: str | Sequence[str] | None
 ) -> list[Any]:
     """Return a list of records for the only mask of a text, or a list of such lists for several."""
-    if top_k < 1:
-        raise BlankLMError(f"top_k must be at least 1, not {top_k}")
+    check_number("top_k", top_k, ge=1)
     masks = Masks(policy, tokenizer, text, longest)
     wanted = [targets] if isinstance(targets, str) else targets
     if wanted is not None and not wanted:

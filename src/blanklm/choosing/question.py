@@ -12,7 +12,7 @@ from typing import Any
 from blanklm.core.characters import check_text
 from blanklm.core.in_place import Alternative
 from blanklm.core.special import BLANK, UNK
-from blanklm.core.template import Blank, Template, escape
+from blanklm.core.template import Blank, Template, escape, how_to_write_a_blank
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
 
@@ -50,7 +50,7 @@ class Question:
         template = Template.parse(check_text(text))
         blanks = len(template.blanks)
         if not blanks:
-            raise BlankLMError("there is no blank in the text: write ___ where the options go")
+            raise BlankLMError(f"there is no blank in the text: {how_to_write_a_blank(text, 'the options go')}")
         rows = None
         if alternatives is not None:
             rows = tuple(dict.fromkeys(_row(row, blanks) for row in alternatives))

@@ -33,13 +33,17 @@ STOPPED, BROKEN_PIPE = 130, 141  # exit codes: 128 and the number of the signal
 
 
 class FlagsAsFlags:
-    """Shows flags in the help as flags: what they are called, and no type."""
+    """Shows flags in the help as flags, without a type, and what may be repeated with the type of one of them."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # that of the command beside it
         for parameter in parameters:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
+            elif getattr(parameter, "multiple", False) and parameter.metavar is None:
+                parameter.metavar = "<str>"
+            elif parameter.nargs == -1:
+                parameter.display_type_rich = lambda ctx: "<str>"
         return parameters
 
 
@@ -102,7 +106,8 @@ def _main() -> None:
         message = f"{error.format_message()} (blanklm {command}--help says what there is)"
         _fail(message.replace("Value error, ", ""), 2)  # which typer puts before some messages
     except (typer.Abort, KeyboardInterrupt):
-        _fail("stopped", STOPPED)
+        _say("stopped")
+        sys.exit(STOPPED)
     except BrokenPipeError:  # the reader of our output went away
         silence_streams()
         sys.exit(BROKEN_PIPE)
@@ -143,6 +148,10 @@ def _show_warning(message: Warning | str, *where: Any) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    with suppress(OSError):
-        print(f"error: {shortened(' '.join(message.split()), LONGEST_MESSAGE)}", file=sys.stderr)
+    _say(f"error: {shortened(' '.join(message.split()), LONGEST_MESSAGE)}")
     sys.exit(code)
+
+
+def _say(message: str) -> None:
+    with suppress(OSError):
+        print(message, file=sys.stderr)

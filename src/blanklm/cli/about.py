@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from blanklm.bulk.lines import one_line_json
 from blanklm.cli.options import Json
+
+SHOWN = 10  # values of a list
 
 
 def models(as_json: Json = False) -> None:
@@ -48,11 +50,11 @@ def info(
     packages = ("blanklm", "torch", "tokenizers", "safetensors", "accelerate")
     record = {
         "model": model or DEFAULT,
+        **config["about"],
         "kind": config["kind"],
         "parameters": parameter_count(folder),
         **{key: value for key, value in config["model"].items() if not isinstance(value, dict)},
         **{f"encoder.{key}": value for key, value in config["model"].get("encoder", {}).items()},
-        **config["about"],
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
     }
@@ -61,7 +63,20 @@ def info(
         return
     width = max(map(len, record))
     for key, value in record.items():
-        print(f"{key:<{width}}  {value:,}" if isinstance(value, int) else f"{key:<{width}}  {value}")
+        print(f"{key:<{width}}  {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Show a setting in a line, as people read it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value[:SHOWN])) + (f", ... ({len(value)} in all)" if len(value) > SHOWN else "")
+    return str(value)
 
 
 def data(

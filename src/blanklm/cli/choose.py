@@ -56,7 +56,7 @@ def choose(
         found = language_model.choose(alternatives=alternative, how=options)
         _print(Line(None, ""), found, top, as_json)
         return
-    lines = read_lines(texts, file, jsonl)
+    lines = read_lines(texts, file, jsonl, 'choose "The ___ sat on the mat." --options "cat|old man"')
     language_model, failed = load_model(model, device), 0
     while group := list(islice(lines, LINES_AT_ONCE)):
         for line, answer in zip(group, _answers(language_model, group, given, alternative, options), strict=True):

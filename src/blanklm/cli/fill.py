@@ -48,7 +48,7 @@ def fill(
 ) -> None:
     """Fill the blanks of each text with the most probable words.
 
-    blanklm fill "They also have ___ which ___."
+    blanklm fill "She opened the ___ and ___."
     """
     if out is None:
         if workers is not None or ray is not None:

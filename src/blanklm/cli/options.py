@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 import typer
 
 from blanklm.bulk.lines import Line, lines_in, lines_of
+from blanklm.cli.output import say
 from blanklm.cores import Reading, use_free_cores
 from blanklm.errors import BlankLMError
 from blanklm.options import option_fields
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 STARTED = Reading.now()  # when the command did
 TELL_AFTER = 2.0  # seconds
+FILL = 'fill "She opened the ___ and ___."'
+MASK = re.compile(r"\[MASK\]|<mask>")
 
 Texts = Annotated[list[str] | None, typer.Argument(help="Texts with blanks; by default from --file or standard input.")]
 WholeTexts = Annotated[list[str] | None, typer.Argument(help="Whole texts; by default from --file or standard input.")]
@@ -39,8 +43,23 @@ Trace = Annotated[bool, typer.Option("--trace", help="Show the trajectory, step 
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse texts with words that the model does not know.")]
 
 
-def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Iterator[Line]:
-    """Yield the inputs of a command one at a time; a bad one carries its error, and the rest continue."""
+def read_lines(
+    texts: list[str] | None, file: Path | None, jsonl: bool, example: str = FILL, whole: bool = False
+) -> Iterator[Line]:
+    """Yield the inputs of a command one at a time; a bad one carries its error, and the rest continue.
+
+    The ``example`` of a command is for somebody at a terminal who gives none. The first text in which a mask of
+    another kind of model would be read as it is written is noted; ``whole`` texts have no blanks at all.
+    """
+    noted = False
+    for line in _lines(texts, file, jsonl, example):
+        if not noted and (found := MASK.search(line.text)) and (whole or "___" in line.text):
+            say(f"note: {line.place}{found[0]} is read as it is written: a blank is ___, and blanklm fill fills it")
+            noted = True
+        yield line
+
+
+def _lines(texts: list[str] | None, file: Path | None, jsonl: bool, example: str) -> Iterator[Line]:
     if texts and file:
         raise BlankLMError("give texts or --file, not both")
     if texts:
@@ -48,7 +67,7 @@ def read_lines(texts: list[str] | None, file: Path | None, jsonl: bool) -> Itera
     elif file is not None and file != Path("-"):
         yield from lines_of(file, jsonl)
     else:
-        with standard_input('fill "They also have ___ which ___."') as stream:
+        with standard_input(example) as stream:
             yield from lines_in(stream, "standard input", jsonl)
 
 

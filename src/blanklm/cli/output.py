@@ -85,4 +85,5 @@ def terminal() -> Console:
 
 def warn_of_unknown(words: tuple[str, ...], line: Line) -> None:
     if words:
-        say(f"warning: {line.place}the model does not know {listed(words)}; it reads them as unknown words")
+        how = "them as unknown words" if len(words) > 1 else "it as an unknown word"
+        say(f"warning: {line.place}the model does not know {listed(words)}; it reads {how}")

@@ -53,7 +53,8 @@ def repair(
         else:
             print_line(line, _marked(repaired) if shows else repaired.text)
 
-    _each(read_lines(texts, file, jsonl), lambda text: language_model.repair(text, options), show, as_json)
+    lines = read_lines(texts, file, jsonl, 'repair "He go to school yesterday."', whole=True)
+    _each(lines, lambda text: language_model.repair(text, options), show, as_json)
 
 
 def print_words(language_model: BlankLM, lines: Iterator[Line], as_json: bool) -> None:

@@ -36,12 +36,12 @@ def score(
 ) -> None:
     """Score whole texts: log p of each text, and the perplexity of all.
 
-    blanklm score "the food was really good ."
+    blanklm score "The food was really good."
     """
     if any("___" in text for text in texts or ()):
         say("note: score takes whole texts, so ___ is scored as it is; to fill it, use blanklm fill")
     language_model = load_model(model, device)
-    lines = read_lines(texts, file, jsonl)
+    lines = read_lines(texts, file, jsonl, 'score "The food was really good."', whole=True)
     if words:
         if stream or method != "monte-carlo":
             raise BlankLMError("--words scores each word given the others: leave out --stream and --method")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from blanklm.cli.options import Device
 from blanklm.errors import BlankLMError
 from blanklm.extras import how_to_install
+
+PACKAGES = ("uvicorn", "fastapi", "prometheus_client")  # of the extra
 
 
 def serve(
@@ -31,6 +34,8 @@ def serve(
     blanklm serve --port 8000
     """
     try:
+        for package in PACKAGES:
+            import_module(package)
         from blanklm.serve.server import run
     except ModuleNotFoundError as error:
         raise BlankLMError(f"serving needs {error.name}: {how_to_install('serve')}") from None

@@ -76,7 +76,7 @@ def exact(
     return float(reached[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """log X_m of each text, X_m being unbiased for p(x): the mean of the weights p(x, order) / q(order) of m orders.
 
@@ -86,6 +86,11 @@ class Estimate:
 
     log_weights: np.ndarray  # [texts, m]
     tokens: np.ndarray  # [texts]
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        counts = f"{len(self.tokens):,} texts, {int(self.tokens.sum()):,} tokens, {self.orders} orders"
+        return f"<Estimate: perplexity {self.perplexity:.2f} ({low:.2f} to {high:.2f}), {counts}>"
 
     @property
     def orders(self) -> int:

@@ -20,6 +20,8 @@ _RUN = re.compile(r"(?<!\\)(?P<slashes>\\*)(?P<run>_{3,})")
 _BRACKET = re.compile(r"\[[^\]\n]*\]?")
 _LENGTH = re.compile(r"\[\s*(?P<min>\d{1,9})\s*(?P<dash>-\s*(?:(?P<max>\d{1,9})\s*)?)?\]")
 _ESCAPED_BRACKET = re.compile(r"(?P<slashes>\\+)\[")
+# What stands for missing words elsewhere.
+OTHER_BLANKS = re.compile(r"\[MASK\]|<mask>|<blank>|<extra_id_\d+>|(?<!_)__?(?!_)(?=\s|[.,;:!?]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +150,10 @@ def _written_at(text: str, run: re.Match[str], bracket: re.Match[str]) -> str:
     column = run.start("run") - (text.rfind("\n", 0, run.start("run")) + 1) + 1
     where = f"line {line}, column {column}" if "\n" in text else f"column {column}"
     return f"{where}: {shown!r}"
+
+
+def how_to_write_a_blank(text: str, where: str = "words are missing") -> str:
+    """Say how a blank is written, to those who know it from elsewhere in particular."""
+    if other := OTHER_BLANKS.search(text):
+        return f"write ___ in place of {other[0]}"
+    return f"write ___ where {where}"

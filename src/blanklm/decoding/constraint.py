@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,6 +69,8 @@ def per_blank(constraints: Any, blanks: int) -> list[Constraint]:
     """One constraint for each blank, from one for all or a list of one each."""
     if constraints is None or isinstance(constraints, Constraint | Mapping):
         constraints = [constraints or Constraint()] * blanks
+    if isinstance(constraints, str) or not isinstance(constraints, Iterable):
+        raise ConstraintError(f"constraints are one for all blanks or a list of one each; not {constraints!r}")
     constraints = list(constraints)
     if len(constraints) != blanks:
         raise ConstraintError(f"the text has {blanks} blanks and there are {len(constraints)} constraints")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -10,7 +9,7 @@ from typing import Any, cast
 from blanklm.core.canvas import Canvas, Fill, Trajectory
 from blanklm.core.characters import check_text
 from blanklm.core.special import BLANK
-from blanklm.core.template import Blank, Template
+from blanklm.core.template import Blank, Template, how_to_write_a_blank
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.decoding.budget import LONGEST_SPAN, Rules
 from blanklm.decoding.capitals import constraint_in_small_letters, in_capitals, in_small_letters
@@ -18,7 +17,6 @@ from blanklm.decoding.constraint import Constraint, compile_rules, per_blank
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError
 
-OTHER_BLANKS = re.compile(r"\[MASK\]|<mask>|<blank>|<extra_id_\d+>|(?<!_)__?(?!_)(?=\s|[.,;:!?]|$)", re.IGNORECASE)
 ConstraintLike = Constraint | Mapping[str, Any]
 Watch = Callable[[Callable[[], Draft]], bool]  # called with a way to the leading draft; False gives the text up
 
@@ -48,7 +46,7 @@ class Request:
         if not any(piece.strip() for piece in template.pieces) and not template.blanks:
             raise BlankLMError("the text is empty: write a text with ___ where words are missing")
         if not template.blanks:
-            raise BlankLMError(f"there is no blank in the text: {_how_to_write_one(text)}")
+            raise BlankLMError(f"there is no blank in the text: {how_to_write_a_blank(text)}")
         capitals = tokenizer.words_have_parts and in_capitals(template)
         read = in_small_letters(template) if capitals else template
         ids, spaces = tokenizer.encode_template(read)
@@ -103,10 +101,3 @@ class Request:
 
     def _as_written(self, text: str) -> str:
         return text.upper() if self.capitals else text
-
-
-def _how_to_write_one(text: str) -> str:
-    """Say how a blank is written, to those who know it from elsewhere in particular."""
-    if other := OTHER_BLANKS.search(text):
-        return f"write ___ in place of {other[0]}"
-    return "write ___ where words are missing"

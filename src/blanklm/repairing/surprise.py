@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -28,7 +28,8 @@ class WordScore:
     start: int  # offsets of characters
     end: int
     log_prob: float
-    expected: tuple[tuple[str, float], ...] = ()  # words of one token with log p, the most probable first
+    # Words of one token with log p, the most probable first.
+    expected: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
     @property
     def surprise(self) -> float:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -104,13 +105,30 @@ def bundled_model(language: str) -> str:
     return language
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Edition:
     """A document with its lacunae restored, in the order of the source."""
 
     document: Document
     passages: tuple[PassageRecord, ...]
     lacunae: tuple[GapRecord, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Edition of {len(self.lacunae)} gaps: {self.text!r}>"
+
+    def _repr_html_(self) -> str:
+        """Show the text in a notebook, with what was restored marked; its probability shows under the pointer."""
+        shown, rest = "", 0
+        for gap in self.lacunae:
+            if gap.restorations and not gap.abstained:
+                best = gap.restorations[0]
+                shown += html.escape(self.document.source[rest : gap.start])
+                shown += f"<mark title='{100 * best.probability:.0f} %'>{html.escape(best.written)}</mark>"
+                rest = gap.end
+        return f"<p style='white-space:pre-wrap'>{shown}{html.escape(self.document.source[rest:])}</p>"
 
     @property
     def text(self) -> str:

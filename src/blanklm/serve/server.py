@@ -37,6 +37,8 @@ def run(
     map_large_blocks()
     started = Reading.now()
     with _listen(host, port) as listener:
+        if sys.stderr.isatty():  # somebody waits
+            print(f"loading {', '.join(models) or 'the bundled models'} ...", file=sys.stderr, flush=True)
         from blanklm.serve.app import create_app  # torch takes seconds to import: first check the rest
         from blanklm.serve.connections import bounded, log_less, room
         from blanklm.serve.guard import allowed_hosts

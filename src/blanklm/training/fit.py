@@ -25,7 +25,7 @@ from blanklm.models.init import init_bias_from_frequencies, init_heads_on_neighb
 from blanklm.models.span_blm import SpanBLM
 from blanklm.training.checkpoint import Checkpoint
 from blanklm.training.config import FitOptions, TrainingConfig
-from blanklm.training.folder import settings_of_run
+from blanklm.training.folder import check_folder, settings_of_run
 from blanklm.training.progress import say
 from blanklm.training.run import Progress, train
 from blanklm.training.streamed import StreamedTexts, sample_texts
@@ -62,6 +62,7 @@ def fit_folder(
 ) -> Fitted:
     """Train a BLM on texts; ``out`` is the folder of the run, and of its best model."""
     report: Callable[[str], None] = say if show_progress else lambda message: None
+    check_folder(out, resume)  # before anything is read: training looks again
     backbone = _load_backbone(options.backbone) if options.backbone else None
     max_length = _max_length(options, backbone)
     files, lines, held_out = _read_corpus(texts, valid, options.from_disk, config.seed)

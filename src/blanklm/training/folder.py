@@ -19,6 +19,19 @@ Settings = dict[str, Any]  # as JSON has them
 LENGTH = ("steps", "seconds")  # settings that say how long a run is: it can be resumed with others
 
 
+def check_folder(path: Path, resume: bool) -> None:
+    """Refuse a folder that holds a run or a model, or to resume a run that is not there."""
+    if resume:
+        if not (path / "run.json").exists():
+            raise TrainingError(f"there is no run to resume in {path}: start one without --resume (resume=True)")
+    elif (path / "run.json").exists():
+        raise TrainingError(
+            f"{path} holds a run already: continue it with --resume (resume=True), or choose another folder"
+        )
+    elif (path / "config.json").exists():
+        raise TrainingError(f"{path} holds a model already: choose another folder")
+
+
 class RunFolder:
     """The folder of a run. All processes of the run call its methods; the first of them writes."""
 
@@ -30,12 +43,7 @@ class RunFolder:
 
     def check_unused(self) -> None:
         """Refuse a folder that holds a run or a model."""
-        if self.settings.exists():
-            raise TrainingError(
-                f"{self.path} holds a run already: continue it with --resume (resume=True), or choose another folder"
-            )
-        if (self.path / "config.json").exists():
-            raise TrainingError(f"{self.path} holds a model already: choose another folder")
+        check_folder(self.path, resume=False)
         self.accelerator.wait_for_everyone()  # until all have looked
 
     def write_settings(self, settings: Settings) -> None:
@@ -46,8 +54,7 @@ class RunFolder:
 
     def check_settings(self, settings: Settings) -> None:
         """Refuse to resume a run with other settings than it was started with, but for how long it is."""
-        if not self.settings.exists():
-            raise TrainingError(f"there is no run to resume in {self.path}: start one without --resume (resume=True)")
+        check_folder(self.path, resume=True)
         before = self.read_settings()
         for part, values in settings.items():
             if _fixed(before.get(part)) != _fixed(values):

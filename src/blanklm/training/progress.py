@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -56,6 +57,12 @@ def say(message: str) -> None:
             print(message, file=sys.stderr)
 
 
+def seconds_left(progress: Progress, config: TrainingConfig) -> float:
+    """Estimate how long a run that has begun still takes: as its steps have taken so far, or until its time is up."""
+    left = (config.steps - progress.step) * progress.seconds / max(1, progress.step)
+    return max(0.0, min(left, config.seconds - progress.seconds) if config.seconds else left)
+
+
 def duration(seconds: float) -> str:
     """A time in words, as exact as an estimate is."""
     if seconds < 90:
@@ -75,25 +82,40 @@ class Watch:
 def progress_bar(progress: Progress, config: TrainingConfig) -> Iterator[Watch]:
     """Show a bar with loss, speed and time left, and say early how long the run will take."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, ProgressColumn, TextColumn
     from rich.progress import Progress as Bar
+    from rich.table import Column
+    from rich.text import Text
 
-    columns = TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}")
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=config.steps, completed=progress.step)
+    class TimeLeft(ProgressColumn):
+        """Counts down between the steps that are told of."""
+
+        def render(self, task: Any) -> Text:
+            end = task.fields["end"]
+            return Text("" if end is None else f"{duration(max(0.0, end - time.monotonic()))} left", style="cyan")
+
+    whole = Column(no_wrap=True)  # where there is little room, the bar gives way
+    steps_done = TextColumn("step {task.completed:,}/{task.total:,}", table_column=whole)
+    words = TextColumn("{task.description}", table_column=whole.copy())
+    with Bar(steps_done, BarColumn(), words, TimeLeft(whole.copy()), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=config.steps, completed=progress.step, end=None)
+
+        def show(left: float, seconds: float, **values: Any) -> None:
+            """Show a run that takes so many seconds more, at so many a step."""
+            total = progress.step + round(left / seconds)
+            bar.update(task, completed=progress.step, total=total, end=time.monotonic() + left, **values)
 
         def advance(loss: float, speed: float) -> None:
             best = "" if math.isinf(progress.best) else f", best valid {progress.best:.3f}"
-            words = f"loss {loss:.3f} nats/token{best}, {speed:,.0f} tokens/s"
-            bar.update(task, completed=progress.step, description=words)
+            said = f"loss {loss:.3f}{best}, {speed:,.0f} tokens/s"
+            show(seconds_left(progress, config), progress.seconds / progress.step, description=said)
 
         def estimate(seconds: float) -> None:
-            steps, time = config.steps - progress.step, seconds * (config.steps - progress.step)
+            left = seconds * (config.steps - progress.step)
             if config.seconds:
-                time = min(time, config.seconds - progress.seconds)
-                steps = round(time / seconds)
-            bar.update(task, completed=progress.step, total=progress.step + steps)
+                left = min(left, config.seconds - progress.seconds)
+            show(left, seconds)
             each = f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
-            say(f"about {duration(time)} for about {steps:,} steps of {each}; Ctrl-C saves and stops")
+            say(f"about {duration(left)} for about {round(left / seconds):,} steps of {each}; Ctrl-C saves and stops")
 
         yield Watch(advance, estimate)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import math
 import time
@@ -23,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, gather_object, set_seed
+from accelerate.utils import DistributedType, gather_object, set_seed
 from torch import Tensor, nn
 
 from blanklm.core.texts import TokenisedTexts
@@ -33,12 +30,13 @@ from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import TrainingError
 from blanklm.models.model import Model
 from blanklm.training import checkpoint
-from blanklm.training.config import Precision, TrainingConfig
+from blanklm.training.config import TrainingConfig
 from blanklm.training.epochs import PlannedBatch, plan_epochs, validation_epoch
 from blanklm.training.folder import RunFolder, Settings
 from blanklm.training.interruption import Interruption, interruption
 from blanklm.training.optimizer import Average, new_optimizer
 from blanklm.training.prepare import Preparation, move
+from blanklm.training.processes import check_fit_together, lost_contact, new_accelerator
 from blanklm.training.progress import Advance, Progress, duration, progress_bar, say
 from blanklm.training.quantise import grouped_matrices, rounded_in_place
 from blanklm.training.streamed import StreamedTexts
@@ -94,10 +92,10 @@ class Run:
     ) -> None:
         self.config, self.folder, self.tokenizer, self.about = config, folder, tokenizer, about
         self.texts, self.validation = texts, validation
-        self.accelerator = _new_accelerator(config.precision, folder)
+        self.accelerator = new_accelerator(config.precision, folder)
         self.sharded = self.accelerator.distributed_type == DistributedType.FSDP  # weights are, over the processes
         self.files = RunFolder(folder, self.accelerator)
-        self._check_fit_together(model)
+        check_fit_together(model, texts, validation, config, self.accelerator)
         set_seed(config.seed, device_specific=True)  # each process has its own dropout
         on_gpu = self.accelerator.device.type == "cuda"
         optimizer = new_optimizer(model, config, fused=on_gpu)
@@ -126,24 +124,6 @@ class Run:
         self.pieces = 1  # that a process cuts its part of a batch into, so that it fits in memory
         saved = (self.progress, self.schedule, self.average)
         self.accelerator.register_for_checkpointing(*(part for part in saved if part is not None))
-
-    def _check_fit_together(self, model: Model) -> None:
-        """Refuse settings, models, texts and processes that cannot be combined."""
-        config, texts = self.config, self.texts
-        if self.sharded and config.ema:
-            raise TrainingError("weights that are sharded over processes cannot be averaged: leave out ema")
-        if self.sharded and config.optimizer == "muon":
-            raise TrainingError("muon needs whole matrices, not sharded ones: choose adamw")
-        if self.sharded and config.bits:
-            raise TrainingError("weights that are sharded over processes cannot be rounded in training: leave out bits")
-        if isinstance(texts, StreamedTexts) and config.canvases > 1:
-            raise TrainingError("texts that are read while training have one canvas each: leave out canvases")
-        if config.seconds and self.accelerator.num_processes > 1:
-            raise TrainingError("a limit in seconds needs a single process: give a number of steps instead")
-        if (texts.context or self.validation.context) and not model.reads_context:
-            raise TrainingError(f"{type(model).__name__} does not support context: train it on texts without one")
-        if model.context is not None and model.context != texts.context:
-            raise TrainingError(f"the model needs {model.context} tokens of context; the texts have {texts.context}")
 
     # --- Starting and resuming ------------------------------------------------------------------------------------
 
@@ -216,7 +196,7 @@ class Run:
             with interruption(self.accelerator.num_processes == 1) as interrupted:
                 self._loop(advance, estimate, interrupted)
         except RuntimeError as error:
-            if not _lost_contact(error):
+            if not lost_contact(error):
                 raise
             raise TrainingError(
                 f"another process of this run died, or the connection to it, after step {self.progress.step}: "
@@ -390,23 +370,3 @@ class Run:
         weights = self.accelerator.get_state_dict(self.model) if self.sharded else None  # every process has a part
         if self.accelerator.is_main_process:
             checkpoint.save(self.folder, self.kept_model, self.tokenizer, about, weights=weights)
-
-
-def _new_accelerator(precision: Precision, folder: Path) -> Accelerator:
-    """Make the Accelerator of a run, on a GPU if there is one."""
-    gpu = torch.cuda.is_available()
-    bf16 = precision == "bf16" or (gpu and precision == "auto")
-    AcceleratorState._reset_state()  # of a run before this one, which may have had another precision
-    return Accelerator(
-        mixed_precision="bf16" if bf16 else "no",
-        cpu=not gpu,
-        log_with="tensorboard" if importlib.util.find_spec("tensorboard") else None,
-        project_dir=str(folder),
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],  # they are constants
-    )
-
-
-def _lost_contact(error: RuntimeError) -> bool:
-    """Tell whether an exchange between processes failed; gloo has no error class of its own."""
-    signs = ("closed by peer", "reset by peer", "Broken pipe", "gloo")
-    return isinstance(error, torch.distributed.DistError) or any(sign in str(error) for sign in signs)

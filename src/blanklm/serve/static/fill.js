@@ -10,7 +10,7 @@ export const title = "Fill";
 export const box = "text";
 
 const EXAMPLES = [
-  "They also have ___ which ___.",
+  "She opened the ___ and ___.",
   "My ___ and I ___.",
   "I will ___ come back ___!",
   "It was ___[1-2], but we ___[2-5].",
@@ -111,21 +111,31 @@ async function fillText(text, { remember = true } = {}) {
   asking = new AbortController();
   const { signal } = asking;
   const answered = wait($("view-fill"), "Filling", say, asking);
+  const asked = options();
+  const ask = async (how) => {
+    const { results: [result] } = await call("v1/fill", { ...how, texts: [text], trajectory: true }, signal);
+    return { ...result, text, kind: models.find(({ name }) => name === asked.model).tokens, chosen: 0 };
+  };
+  let early = null; // the first reading, ahead of the others: it takes a fraction of their time
   try {
-    const { results: [result] } = await call("v1/fill", { ...options(), texts: [text], trajectory: true }, signal);
+    if (asked.n > 1 && asked.beam === 1) {
+      early = shown = await ask({ ...asked, n: 1 });
+      showEarly();
+    }
+    shown = await ask(asked);
     answered();
-    const model = models.find(({ name }) => name === $("model").value);
-    shown = { ...result, text, kind: model.tokens, chosen: 0 };
-    say(result.unknown.length ? `The model does not know ${result.unknown.map((word) => `“${word}”`).join(", ")}.` : "");
-    showAll();
-    play();
-    offerAlternatives();
+    say(shown.unknown.length ? `The model does not know ${shown.unknown.map((word) => `“${word}”`).join(", ")}.` : "");
+    showAnswer(early?.fills[0].text === shown.fills[0].text);
   } catch (error) {
-    if (error.name === "AbortError") return;
+    if (error.name === "AbortError") {
+      if (early && asking.signal === signal) showAnswer(true); // cancelled, and nothing newer is asked for
+      return;
+    }
     say(error.message, true);
     if (error.field?.startsWith("texts")) for (const id of ["outcome", "blanks", "readings", "share"]) $(id).hidden = true;
   } finally {
     answered();
+    $("outcome").classList.remove("early");
   }
 }
 
@@ -158,14 +168,36 @@ async function askAlternatives(numbers) {
 
 // --- Showing ----------------------------------------------------------------------------------------------------------
 
-function showAll() {
-  $("outcome").hidden = $("share").hidden = $("blanks").hidden = false;
+/** Show the first reading alone, while the others are on their way. */
+function showEarly() {
+  wondering.abort();
+  $("outcome").classList.add("early");
+  showOutcome();
+  play();
+}
+
+/** Show an answer whole; if its first reading is there `already`, leave that as it is, in the middle of a replay too. */
+function showAnswer(already) {
+  if (!already) {
+    showOutcome();
+    play();
+  }
+  showRest();
+  offerAlternatives();
+}
+
+function showOutcome() {
+  $("outcome").hidden = false;
   const steps = actions().length;
   $("step").max = steps;
   showFigure();
+  showStep(steps);
+}
+
+function showRest() {
+  $("share").hidden = $("blanks").hidden = false;
   showBlanks();
   showReadings();
-  showStep(steps);
   $("link").href = address();
   $("link").textContent = $("link").href;
   $("command").textContent = commandLine();
@@ -324,7 +356,8 @@ function showReadings() {
 function choose(i) {
   stopPlaying();
   shown.chosen = i;
-  showAll();
+  showOutcome();
+  showRest();
   $("readings").querySelectorAll("button")[i].focus();
   offerAlternatives();
 }
