@@ -121,6 +121,7 @@ def test_every_system_reads_as_many_tokens_whatever_its_batches():
         config = budget.limit(TrainingConfig(steps=7, tokens_per_batch=batch, evaluate_every=10**6, warmup=300))
         assert abs(config.steps * config.tokens_per_batch - 10**8) < batch and config.tokens_per_batch == batch
         assert config.evaluate_every == config.steps // 20 and config.warmup == min(300, config.steps // 10)
+        assert config.patience == runner.PATIENCE
     own = TrainingConfig(steps=7)
     assert runner.WHOLE_RECIPE.limit(own) == own
     assert runner.Budget.parse("5000").tokens == 5000 and runner.Budget.parse("small").small

@@ -93,7 +93,7 @@ def rank(
         for question, compared in zip(questions, combinations, strict=True)
         for spans in compared
     ]
-    log_weights = iter(_log_weights(policy, words_of(policy, alternatives), options, check))
+    log_weights = iter(weigh(policy, words_of(policy, alternatives), options.orders, options.seed, check))
     ranked = []
     for question, compared in zip(questions, combinations, strict=True):
         own = [next(log_weights) for _ in compared]
@@ -151,15 +151,15 @@ def calibrated(
     return log_p, probabilities, probabilities * deviations.std(1, ddof=1) / np.sqrt(orders)
 
 
-def _log_weights(
-    policy: Policy, alternatives: Sequence[Words], options: ChooseOptions, check: Check | None
+def weigh(
+    policy: Policy, alternatives: Sequence[Words], orders: int, seed: int = 0, check: Check | None = None
 ) -> list[np.ndarray]:
     """log weights of each alternative: one where all orders were summed, else of m orders."""
     summed = [n for n, words in enumerate(alternatives) if words.states <= MOST_STATES]
     drawn = [n for n, words in enumerate(alternatives) if words.states > MOST_STATES]
     found: dict[int, np.ndarray] = {}
     found |= zip(summed, exact(policy, [alternatives[n] for n in summed], check)[:, None], strict=True)
-    weights = monte_carlo(policy, [alternatives[n] for n in drawn], options.orders, options.seed, check)
+    weights = monte_carlo(policy, [alternatives[n] for n in drawn], orders, seed, check)
     found |= zip(drawn, weights, strict=True)
     return [found[n] for n in range(len(alternatives))]
 

@@ -28,6 +28,7 @@ from blanklm.paper.provenance import Row, read_json, report, write_json, write_r
 from blanklm.training.run import Run, TrainingConfig
 
 SMALL_TOKENS, SMALL_BATCH = 100_000, 2048
+PATIENCE = 8  # evaluations without a better loss, after which a training that has a budget ends
 
 Say = Callable[[str], None]
 
@@ -108,14 +109,15 @@ class Budget:
     def limit(self, config: TrainingConfig) -> TrainingConfig:
         """Return the settings of a training that reads these tokens, in batches of its own size.
 
-        Validation losses are looked at after every twentieth of it, so that all systems have as much patience.
+        Validation losses are looked at after every twentieth of it, and all systems have as much patience with them.
         """
         if not self.tokens:
             return config
         batch = min(config.tokens_per_batch, SMALL_BATCH) if self.small else config.tokens_per_batch
         steps = max(1, round(self.tokens / batch))
         warmup, often = min(config.warmup, steps // 10), max(1, steps // 20)
-        return replace(config, steps=steps, tokens_per_batch=batch, warmup=warmup, evaluate_every=often)
+        limited = replace(config, steps=steps, tokens_per_batch=batch, warmup=warmup)
+        return replace(limited, evaluate_every=often, patience=PATIENCE)
 
 
 WHOLE_RECIPE = Budget()

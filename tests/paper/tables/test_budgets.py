@@ -1,6 +1,8 @@
 """Each table is one command, and with the small budget one of minutes on a CPU; here on a few made-up lines."""
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -11,9 +13,11 @@ from blanklm.paper.tables import (
     language_modelling,
     restoration,
     sentence_completion,
+    sentiment,
     sentiment_pools,
 )
 from blanklm.paper.tasks.sentiment import PUBLISHED
+from tests.support.paths import ROOT
 
 PARAGRAPH = "It was a dark night, and the rain fell on the old house. He opened the door and looked at the long road."
 DOCUMENT = "what is the best way to learn ? read a book every day and write a little of what you know ."
@@ -89,3 +93,28 @@ def test_a_budget_that_is_none_is_refused(tmp_path, blanklm):
     assert code == 1 and "give all the same --seconds" in said
     code, _, said = blanklm("reproduce", "blimp", "--out", tmp_path, "--budget", "small")
     assert code == 1 and "does not take --budget" in said
+
+
+def test_the_commands_that_measure_the_tables_again_are_understood(tmp_path, monkeypatch, blanklm):
+    """All but what takes a GPU: the trainings and measurements that each of them plans."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(blanklm reproduce [^#\n]*)", guide, re.MULTILINE)
+    planned: list[str] = []
+
+    def plan(experiments, jobs, say):
+        planned.extend(experiment.name for experiment in experiments)
+        return []
+
+    def plan_sentiment(out, corpora=None, seconds=0.0, start=None, jobs=1, say=None, budget=None):
+        assert (ROOT / start / "config.json").exists() and budget.tokens
+        planned.extend(step.name for step in sentiment.steps(out, "yelp", seconds, start, budget))
+        return []
+
+    monkeypatch.setattr(runner, "run_experiments", plan)
+    monkeypatch.setattr(sentiment, "run", plan_sentiment)
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        before = len(planned)
+        code, _, said = blanklm(*shlex.split(command)[1:])
+        assert code == 0 and len(planned) > before, (command, said)
+    assert len(commands) == 10 and {"yahoo blm", "ptb blm-context", "latin latin", "novels blm"} <= set(planned)

@@ -36,10 +36,13 @@ def train_in_stages(
     about: dict[str, Any],
     say: Callable[[str], None] = print,
 ) -> Progress:
-    """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``."""
+    """Train until ``config.seconds`` are over; the best model by validation loss is in ``folder``.
+
+    A run that was cut off continues from the state of its last minute.
+    """
     compiles = config.seconds >= SECONDS_WORTH_COMPILING
     run = StagedRun(stages, texts, model, tokenizer, texts, validation, config, folder, about, compiles)
-    if (folder / "run.json").exists():  # cut off: states are not saved, so it starts again
+    if (folder / "run.json").exists():
         run.restore()
     else:
         run.begin()
@@ -59,7 +62,7 @@ class StagedRun(Run):
         return next((stage for stage in self.stages if spent < stage.until), self.stages[-1])
 
     def _plan(self) -> Iterator[PlannedBatch]:
-        epoch = 0
+        epoch = self.progress.epoch + 1 if self.progress.step else 0  # one that was cut off is not begun again
         while True:  # the clock ends it
             stage = self.stage
             first, last = self.members.starts[[stage.first, stage.last]]

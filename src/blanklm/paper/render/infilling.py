@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, lines, mark_of, marked, named, result, results, table
+from blanklm.paper.render.source import cells, in_bold, lines, mark_of, marked, named, result, results, table
 
 IN_THE_PAPER = ("insertion", "mlm", "bert-lm", "seq2seq-full", "seq2seq-fill", "blm")
 PRETRAINED = ("blm-minilm", "blm-english")
@@ -40,24 +38,13 @@ def measured(corpus: str, systems: tuple[str, ...] = SYSTEMS) -> list[Row]:
 
 
 def bleu_rows(corpus: str, systems: tuple[str, ...]) -> list[list[str]]:
-    """BLEU; in bold what is ahead of every other row beyond the intervals of both, whatever the row is."""
+    """The BLEU of every system, in bold as ``in_bold`` says."""
     judge = result(f"infilling/{corpus}-{JUDGE}")
     rows = [marked("no infill | {ratios[@][no_infill_bleu]:.1f}", judge, RATIOS)]
     found = measured(corpus, systems)
-    for row in found:
-        scores = [row["ratios"][ratio] for ratio in RATIOS]
-        others = [other["ratios"] for other in found if other is not row]
-        bold = ["**" * ahead(score, [other[r] for other in others]) for r, score in zip(RATIOS, scores, strict=True)]
-        cells_of = [f"{mark}{score['bleu']:.1f}{mark}" for score, mark in zip(scores, bold, strict=True)]
-        rows.append([row["label"] + mark_of(row), *cells_of])
-    return rows
-
-
-def ahead(score: Row, others: Sequence[Row]) -> bool:
-    """Whether a BLEU is best beyond its interval: the whole interval lies above those of all others."""
-    if not all("bleu_interval" in one for one in (score, *others)):
-        return False
-    return all(score["bleu_interval"][0] > other["bleu_interval"][1] for other in others)
+    by_ratio = [[row["ratios"][ratio] for row in found] for ratio in RATIOS]
+    columns = [in_bold([s["bleu"] for s in scores], [s.get("bleu_interval") for s in scores]) for scores in by_ratio]
+    return rows + [[row["label"] + mark_of(row), *cells] for row, *cells in zip(found, *columns, strict=True)]
 
 
 def infilling_bleu(corpus: str, systems: str = "all") -> str:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from blanklm.core.template import Template
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import checkout, lines, named, origin, result, table
+from blanklm.paper.render.source import checkout, in_bold, lines, named, origin, result, table
+from blanklm.paper.tasks.metrics import share_interval
 
 NAMES = {
     "english": "english",
@@ -31,24 +32,35 @@ def english_spans(*systems: str) -> str:
     """Fills of spans as people leave them, for each system in results/english: lengths, fluency, variety."""
     headings = "words hidden | words written | length exact, % | BLEU | perplexity (of the originals) | echoes, %"
     template = "{name} | {written:.2f} ({intervals[written][0]:.2f} to {intervals[written][1]:.2f}) | {exact:.0%} | "
-    template += "{bleu:.1f} | {perplexity:.0f} ({original_perplexity:.0f}) | {echoes:.1%}"
+    template += "{shown} | {perplexity:.0f} ({original_perplexity:.0f}) | {echoes:.1%}"
+    spans = {system: result(f"english/{system}")["spans"] for system in systems}
+    shown = {  # the systems are compared on spans of the same kind
+        kind: in_bold(
+            [row[kind]["bleu"] for row in spans.values()], [r[kind]["intervals"]["bleu"] for r in spans.values()]
+        )
+        for kind in next(iter(spans.values()))
+    }
     rows = []
-    for system in systems:
-        for kind, row in result(f"english/{system}")["spans"].items():
+    for number, (system, kinds) in enumerate(spans.items()):
+        for kind, row in kinds.items():
             hidden = f"a sentence ({row['hidden']:.1f})" if kind == "sentence" else kind
-            rows.append(row | {"name": f"{NAMES[system]}, {hidden}"})
+            rows.append(row | {"name": f"{NAMES[system]}, {hidden}", "shown": shown[kind][number]})
     return table(headings, template, rows)
 
 
 def english_canvases() -> str:
     """What readers who did not make the models think of the fills of a hundred canvases."""
-    verdicts = ("natural", "awkward", "broken")
-    rows = []
-    for system in ("english", "most-probable", "before"):
+    systems, counts = ("english", "most-probable", "before"), []
+    for system in systems:
         path = checkout() / "results" / "english" / f"canvases-{system}.jsonl"
-        counts = Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines())
-        rows.append([NAMES[system], *(f"{counts[verdict]}" for verdict in verdicts)])
-    return lines(["verdict on 100 fills", *verdicts], rows)
+        counts.append(Counter(json.loads(line)["verdict"] for line in path.read_text(encoding="utf-8").splitlines()))
+    intervals = [[100 * end for end in share_interval(count["natural"] / 100, 100)] for count in counts]
+    natural = in_bold([count["natural"] for count in counts], intervals, "d")
+    rows = [
+        [NAMES[system], f"{shown} ({low:.0f} to {high:.0f})", f"{count['awkward']}", f"{count['broken']}"]
+        for system, shown, (low, high), count in zip(systems, natural, intervals, counts, strict=True)
+    ]
+    return lines(["verdict on 100 fills", "natural (95 %)", "awkward", "broken"], rows)
 
 
 def english_gallery(shown: int = 10) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import cells, lines, marked, named, origin, result, results, table
+from blanklm.paper.render.source import cells, in_bold, lines, marked, named, origin, result, results, table
 
 SYSTEMS = {
     "greek-pythia": "Pythia",
@@ -54,8 +54,20 @@ def restoration() -> str:
         {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"cer": cer} for setting, cer in row.items()}
         for name, row in paper.items()
     ]
-    headings = "CER, % | single slot | 25% | 40% | 50%"
-    return table(headings, "{name} | {@[cer]:.1f}", [*rows, *measured()], SETTINGS)
+    ours = measured()
+    for setting in SETTINGS:  # those of one corpus are compared
+        for latin in (False, True):
+            same = [row for row in ours if (row["name"] == SYSTEMS["latin"]) is latin]
+            for row, shown in zip(same, _cer([row[setting] for row in same]), strict=True):
+                row[setting] = row[setting] | {"shown": shown}
+    rows = [row | {s: {"shown": f"{row[s]['cer']:.1f}"} for s in SETTINGS if s in row} for row in rows]
+    return table("CER, % | single slot | 25% | 40% | 50%", "{name} | {@[shown]}", [*rows, *ours], SETTINGS)
+
+
+def _cer(scores: list[Row]) -> list[str]:
+    """Character error rates of the same gaps, in bold as ``in_bold`` says."""
+    intervals = [[score["cer_low"], score["cer_high"]] if "cer_low" in score else None for score in scores]
+    return in_bold([score["cer"] for score in scores], intervals, lowest=True)
 
 
 def restoration_ranked() -> str:

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 
 from blanklm.paper.provenance import Row
-from blanklm.paper.render.source import checkout, lines, named, origin, result, table
+from blanklm.paper.render.source import checkout, in_bold, lines, named, origin, result, table
+from blanklm.paper.tasks.metrics import share_interval
 
 VERDICTS = ("good", "awkward", "wrong")  # of a reader
 CORPORA = ("yelp", "amazon")
@@ -48,9 +49,22 @@ def sentiment_table() -> str:
         rows.append(
             origin(*every.values()) | row | reported | {"name": f"{CHOSEN[name]} *" if name in CHOSEN else name}
         )
+    _show(rows)
     headings = " | Yelp ACC | BLEU | BLEU, 4 references | Amazon ACC | BLEU | paper: Yelp | Amazon"
-    template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {yelp[bleu_all_references]:.1f} | "
-    return table(headings, template + "{amazon[accuracy]:.1f} | {amazon[bleu]:.1f} | {paper @}", rows, CORPORA)
+    template = "{name} | {yelp accuracy} | {yelp bleu} | {yelp[bleu_all_references]:.1f} | "
+    return table(headings, template + "{amazon accuracy} | {amazon bleu} | {paper @}", rows, CORPORA)
+
+
+def _show(rows: list[Row]) -> None:
+    """Write the accuracies and BLEU of both corpora into the rows, in bold as ``in_bold`` says."""
+    for corpus in CORPORA:
+        scores: list[Row] = [row.get(corpus) or {} for row in rows]
+        of_accuracy = [share_interval(s["accuracy"] / 100, s["texts"]) if "texts" in s else None for s in scores]
+        intervals = {"accuracy": of_accuracy, "bleu": [score.get("bleu_interval") for score in scores]}
+        for measure in ("accuracy", "bleu"):
+            found = [score.get(measure) for score in scores]
+            for row, shown in zip(rows, in_bold(found, intervals[measure]), strict=True):
+                row[f"{corpus} {measure}"] = shown
 
 
 def sentiment_ablations() -> str:
@@ -59,7 +73,8 @@ def sentiment_ablations() -> str:
         origin(*every.values()) | {"name": say} | {corpus: r["ours"].get(name) for corpus, r in every.items()}
         for name, say in ABLATIONS.items()
     ]
-    template = "{name} | {yelp[accuracy]:.1f} | {yelp[bleu]:.1f} | {amazon[accuracy]:.1f} | {amazon[bleu]:.1f}"
+    _show(rows)
+    template = "{name} | {yelp accuracy} | {yelp bleu} | {amazon accuracy} | {amazon bleu}"
     return table(" | Yelp ACC | BLEU | Amazon ACC | BLEU", template, rows)
 
 

@@ -100,6 +100,30 @@ def mark_of(row: Mapping[str, Any]) -> str:
     return "" if recorded(row) else MARK
 
 
+def in_bold(
+    numbers: Sequence[float | None],
+    intervals: Sequence[Sequence[float] | None],
+    spec: str = ".1f",
+    lowest: bool = False,
+) -> list[str]:
+    """Write what is compared in a column; bold is what is ahead of every other row beyond the intervals of both.
+
+    The rule is the same whatever the row is, so there is no bold where a number has no interval.
+    """
+    sign = -1 if lowest else 1
+    ranges = [interval and sorted(sign * end for end in interval) for interval in intervals]
+    compared = [number for number, value in enumerate(numbers) if value is not None]
+    complete = len(compared) > 1 and all(ranges[number] for number in compared)
+
+    def ahead(one: int) -> bool:
+        return complete and all(ranges[one][0] > ranges[other][1] for other in compared if other != one)  # type: ignore[index]
+
+    return [
+        "" if value is None else f"{'**' * ahead(number)}{value:{spec}}{'**' * ahead(number)}"
+        for number, value in enumerate(numbers)
+    ]
+
+
 def lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are written already."""
     written = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]

@@ -38,6 +38,7 @@ from blanklm.transfer.transfer import StyleClassifier
 MIN_COUNT = {"yelp": 5, "amazon": 3}  # rarer words are unknown
 CORPORA = tuple(MIN_COUNT)
 MAX_LENGTH = 128
+SMALL_TEXTS: dict[str, int | None] = {"train": 10_000, "valid": 100}  # of each sentiment, with the small budget
 TABLE = EncoderConfig.of_size("small")
 # The steps of each model are those that the table was made with.
 WRITING = TrainingConfig(
@@ -83,11 +84,13 @@ def tokenise(out: Path, corpus: str, say: Say = print_line) -> None:
     say(f"{corpus}: {len(every):,} sentences, {len(tokenizer):,} words")
 
 
-def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int]) -> TokenisedTexts:
+def tokenised(out: Path, corpus: str, split: str, styles: Sequence[int], most: int | None = None) -> TokenisedTexts:
+    """Read the texts of a split in these styles, or the first so many of each."""
     parts = []
     for style in styles:
         with np.load(out / corpus / f"{split}.{style}.npz") as saved:
-            texts = [ids.tolist() for ids in np.split(saved["flat"], saved["lengths"].cumsum()[:-1])]
+            lengths = saved["lengths"][:most]
+            texts = [ids.tolist() for ids in np.split(saved["flat"][: lengths.sum()], lengths.cumsum()[:-1])]
         parts.append(TokenisedTexts.from_ids(texts, style=style))
     return TokenisedTexts.joined(parts)
 
@@ -129,7 +132,10 @@ class Experiment(runner.Experiment):
         tokenizer = Tokenizer.load(self.out / self.corpus / "tokenizer.json")
         torch.manual_seed(self.spec.training.seed)
         model = self.spec.make(tokenizer, self)
-        texts, held_out = (tokenised(self.out, self.corpus, split, self.spec.styles) for split in ("train", "valid"))
+        counts = SMALL_TEXTS if self.budget.small else {"train": None, "valid": None}
+        texts, held_out = (
+            tokenised(self.out, self.corpus, split, self.spec.styles, most) for split, most in counts.items()
+        )
         self.fit(model, tokenizer, texts, held_out, self.spec.training, say, self._accuracies)
 
     def _accuracies(self) -> dict[str, Any]:
