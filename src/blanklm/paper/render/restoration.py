@@ -50,7 +50,7 @@ def measured() -> list[Row]:
 
 def restoration() -> str:
     paper = result("restoration/paper")["rows"]
-    rows = [
+    rows: list[Row] = [
         {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"cer": cer} for setting, cer in row.items()}
         for name, row in paper.items()
     ]
@@ -58,8 +58,9 @@ def restoration() -> str:
     for setting in SETTINGS:  # those of one corpus are compared
         for latin in (False, True):
             same = [row for row in ours if (row["name"] == SYSTEMS["latin"]) is latin]
-            for row, shown in zip(same, _cer([row[setting] for row in same]), strict=True):
-                row[setting] = row[setting] | {"shown": shown}
+            shown = _cer([row[setting] for row in same])
+            for number, row in enumerate(same):
+                row[setting] = row[setting] | {"shown": shown[number]}
     rows = [row | {s: {"shown": f"{row[s]['cer']:.1f}"} for s in SETTINGS if s in row} for row in rows]
     return table("CER, % | single slot | 25% | 40% | 50%", "{name} | {@[shown]}", [*rows, *ours], SETTINGS)
 
