@@ -23,7 +23,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 HERE = Path(__file__).resolve().parent
 TEXT = "She opened the ___ and ___."
 DAMAGED = "dis mani[---] sacrum iuliae felici vixit an[...] xx coniux [......]ssimae fecit"
-CLEAR = 60_000  # milliseconds to wait for an answer
+CLEAR = 240_000  # milliseconds to wait for an answer
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api": ("BlankLM", "Score"),
+    "api": ("BlankLM",),
     "choosing.choose": ("Choices",),
     "choosing.options": ("ChooseOptions",),
     "core.canvas": ("Action", "Canvas", "Fill", "Trajectory"),
@@ -48,13 +48,14 @@ _MODULES = {
     "restoration.attribution": ("Attributor",),
     "restoration.edition": ("restore",),
     "restoration.options": ("RestoreOptions",),
+    "scoring": ("Score",),
     "transfer.options": ("TransferOptions",),
     "transfer.transfer": ("Transfer",),
 }
 _HOME = {name: f"blanklm.{module}" for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM, Score
+    from blanklm.api import BlankLM
     from blanklm.choosing.choose import Choices
     from blanklm.choosing.options import ChooseOptions
     from blanklm.core.canvas import Action, Canvas, Fill, Trajectory
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from blanklm.restoration.attribution import Attributor
     from blanklm.restoration.edition import restore
     from blanklm.restoration.options import RestoreOptions
+    from blanklm.scoring import Score
     from blanklm.transfer.options import TransferOptions
     from blanklm.transfer.transfer import Transfer
 

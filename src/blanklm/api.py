@@ -6,12 +6,11 @@ A string gives one result, a list gives a list.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, overload
 
-import numpy as np
 import torch
 
 from blanklm import pretrained
@@ -28,44 +27,20 @@ from blanklm.decoding.fill import fill as search
 from blanklm.decoding.fill import sample as draw
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import ConstraintLike, Request
-from blanklm.errors import BlankLMError, BlankLMWarning, CheckpointError
+from blanklm.errors import BlankLMError, BlankLMWarning
 from blanklm.models.blm import BLM
 from blanklm.options import ScoreMethod, check_number
 from blanklm.repairing.lexicon import Lexicon
 from blanklm.repairing.options import RepairOptions
 from blanklm.repairing.repair import Repair, Repairer
 from blanklm.repairing.surprise import WordScore, check_units, leave_one_out
+from blanklm.scoring import Score, check_draws, scores_of
 from blanklm.training import checkpoint
 
 TEXTS_AT_ONCE = {"cpu": 64, "cuda": 4096}  # texts searched together; more would only hold memory
 
 Progress = Callable[[int], None]  # called with the number of texts just done
 Watch = Callable[[Callable[[], Trajectory]], bool]  # called with a way to the trajectory so far; False: give up
-
-
-@dataclass(frozen=True)
-class Score:
-    """log p(text) and how it was computed; ``perplexity`` is per token."""
-
-    text: str
-    log_prob: float
-    tokens: int
-    method: str
-    standard_error: float | None = None
-
-    def __str__(self) -> str:
-        return f"log p {self.log_prob:.2f}, perplexity {self.perplexity:.1f}: {self.text}"
-
-    @property
-    def perplexity(self) -> float:
-        return float(np.exp(-self.log_prob / max(1, self.tokens)))
-
-    def to_json(self) -> dict[str, Any]:
-        record = {"input": self.text, "log_prob": self.log_prob, "tokens": self.tokens, "perplexity": self.perplexity}
-        record["method"] = self.method
-        if self.standard_error is not None:
-            record["standard_error"] = self.standard_error
-        return record
 
 
 class BlankLM:
@@ -126,19 +101,7 @@ class BlankLM:
 
     def push_to_hub(self, repository: str, **options: Any) -> str:
         """Upload the model to the Hugging Face Hub and return its address. ``options`` go to ``create_repo``."""
-        import tempfile
-
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        try:
-            api.create_repo(repository, exist_ok=True, **options)
-            with tempfile.TemporaryDirectory() as folder:
-                self.save_pretrained(folder)
-                message = "Upload a blanklm model"
-                return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message))
-        except Exception as error:  # network, login and permission errors share no narrower base
-            raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None
+        return pretrained.upload(repository, self.save_pretrained, **options)
 
     @property
     def longest(self) -> int:
@@ -401,22 +364,10 @@ class BlankLM:
         """
         if method not in get_args(ScoreMethod):
             raise BlankLMError(f"there is no method {method!r}: choose {', '.join(get_args(ScoreMethod))}")
-        _check_draws(orders, seed)
+        check_draws(orders, seed)
         each = [texts] if isinstance(texts, str) else list_of_texts(texts)
         ids = [self.to_score(text, method) for text in each]
-        errors: Iterable[float | None] = [None] * len(each)
-        log_probs: Iterable[float]
-        if method == "exact":
-            log_probs = [likelihood.exact(self.model, tokens, tokens_per_batch, progress) for tokens in ids]
-        elif method == "bound":
-            log_probs = likelihood.bound(self.model, ids, orders, seed, tokens_per_batch, progress)
-        else:
-            estimate = likelihood.monte_carlo(self.model, ids, orders, seed, tokens_per_batch, progress)
-            log_probs, errors = estimate.log_likelihoods, estimate.standard_errors
-        scores = [
-            Score(text, float(log_prob), len(tokens), method, None if error is None else float(error))
-            for text, tokens, log_prob, error in zip(each, ids, log_probs, errors, strict=True)
-        ]
+        scores = scores_of(self.model, each, ids, method, orders, seed, progress, tokens_per_batch)
         return scores[0] if isinstance(texts, str) else scores
 
     def to_score(self, text: str, method: ScoreMethod = "monte-carlo") -> list[int]:
@@ -447,7 +398,7 @@ class BlankLM:
 
         A model that reads context scores the stream sentence by sentence, unless a ``chunk`` length is given.
         """
-        _check_draws(orders, seed)
+        check_draws(orders, seed)
         texts = [texts] if isinstance(texts, str) else list_of_texts(texts)
         if chunk is not None:
             check_number("chunk", chunk, ge=1, le=self.longest)
@@ -463,8 +414,3 @@ class BlankLM:
         if method == "exact":
             return sum(2 ** len(tokens) - 1 for tokens in ids)
         return orders * sum(map(len, ids))
-
-
-def _check_draws(orders: int, seed: int) -> None:
-    check_number("orders", orders, ge=1, le=1_000_000)
-    check_number("seed", seed, ge=0, lt=2**62)

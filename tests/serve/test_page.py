@@ -180,12 +180,13 @@ def test_alternatives_for_a_blank_have_probabilities_and_can_be_chosen(page):
     fixed = f"they also have {best.spans[0]} which ___ ."
     expected = filled_with(fixed, n=5, beam=2)
     expect(card.get_by_role("button")).to_have_count(5)
-    for button, other in zip(card.get_by_role("button").all(), expected.ranked, strict=True):
+    by_probability = sorted(expected.ranked, key=lambda fill: -fill.log_prob)
+    for button, other in zip(card.get_by_role("button").all(), by_probability, strict=True):
         assert button.inner_text().split("\n")[0] == other.spans[0]
         assert button.inner_text().split("\n")[-1].endswith("%")
     card.get_by_role("button").nth(1).click()
-    expect(page.get_by_label("Your text")).to_have_value(f"they also have ___ which {expected.ranked[1].spans[0]} .")
-    expect(result(page)).to_contain_text(f"which {expected.ranked[1].spans[0]} .")
+    expect(page.get_by_label("Your text")).to_have_value(f"they also have ___ which {by_probability[1].spans[0]} .")
+    expect(result(page)).to_contain_text(f"which {by_probability[1].spans[0]} .")
 
 
 def test_another_reading_brings_its_own_steps_and_alternatives(page):
@@ -490,6 +491,8 @@ def test_where_shorter_words_are_more_probable_as_a_whole_it_says_so(page):
     )
     page.get_by_role("button", name="Fill", exact=True).click()
     expect(page.locator(".why")).to_contain_text(f"“good” is more probable as a whole, but the words of “{written}")
+    shown = page.get_by_role("list", name="Alternatives for blank 1").get_by_role("button").all_inner_texts()
+    assert [text.split("\n")[0] for text in shown] == ["good", written]  # the most probable first
 
 
 def test_where_other_words_are_more_probable_than_those_written_it_says_why(page):

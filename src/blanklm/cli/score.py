@@ -18,7 +18,8 @@ from blanklm.errors import BlankLMError
 from blanklm.options import ScoreMethod
 
 if TYPE_CHECKING:
-    from blanklm.api import BlankLM, Score
+    from blanklm.api import BlankLM
+    from blanklm.scoring import Score
 
 
 def score(
@@ -75,7 +76,7 @@ def score(
                 print(f"{answer.log_prob:10.3f}  {answer.perplexity:10.2f}  {answer.text}")
         sys.stdout.flush()
     if scored > 1 and not as_json:
-        from blanklm.api import Score
+        from blanklm.scoring import Score
 
         perplexity = Score("", total, tokens, method).perplexity
         print(f"{total:10.3f}  {perplexity:10.2f}  (all {scored} texts, {tokens} tokens)")

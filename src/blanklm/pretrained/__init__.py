@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from blanklm.errors import CheckpointError
 
@@ -46,3 +49,18 @@ def _download(repository: str) -> Path:
             f"there is no folder {repository!r}, and no model of that id could be fetched from the Hugging Face Hub "
             f"({str(error).splitlines()[0]})"
         ) from None
+
+
+def upload(repository: str, save: Callable[[Path], None], **options: Any) -> str:
+    """Upload what ``save`` writes into a folder to the Hugging Face Hub; ``options`` go to ``create_repo``."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        api.create_repo(repository, exist_ok=True, **options)
+        with tempfile.TemporaryDirectory() as folder:
+            save(Path(folder))
+            message = "Upload a blanklm model"
+            return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message))
+    except Exception as error:  # network, login and permission errors share no narrower base
+        raise CheckpointError(f"cannot push to {repository!r}: {str(error).splitlines()[0]}") from None

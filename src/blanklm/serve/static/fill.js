@@ -314,8 +314,9 @@ function changeLength(k, bound, value) {
 }
 
 function showAlternatives(k, fills) {
-  const best = Math.max(...fills.map(({ log_prob }) => log_prob));
-  const items = fills.map(({ spans: [span], log_prob }) => {
+  const ranked = [...fills].sort((a, b) => b.log_prob - a.log_prob); // by what is shown, not by how well words fit
+  const best = ranked[0].log_prob;
+  const items = ranked.map(({ spans: [span], log_prob }) => {
     const p = Math.exp(log_prob);
     const bar = element("span", { class: "likely", "aria-hidden": "true" });
     bar.style.setProperty("--share", Math.exp(log_prob - best)); // of the longest bar
@@ -329,7 +330,7 @@ function showAlternatives(k, fills) {
   const list = document.querySelectorAll(".alternatives")[k];
   list?.replaceChildren(...items);
   const written = shown.fills[shown.chosen].spans[k].trim();
-  const [first, better] = [fills[0], fills.find(({ log_prob }) => log_prob === best)].map(({ spans: [span] }) => span.trim());
+  const [first, better] = [fills[0], ranked[0]].map(({ spans: [span] }) => span.trim());
   if (list && better !== written) list.append(element("li", { class: "hint why" }, whyNot(better, written, first)));
 }
 
