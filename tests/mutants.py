@@ -194,6 +194,55 @@ MUTANTS = [
         "before = torch.full_like(answer, BLANK)",
         "tests/paper/baselines/test_pythia.py",
     ),
+    Mutant(
+        "fewer words hidden than the table says",
+        "data/masking.py",
+        "math.ceil(Fraction(str(ratio)) * len(words))",
+        "math.floor(Fraction(str(ratio)) * len(words))",
+        "tests/paper/tasks/test_infilling.py",
+    ),
+    Mutant(
+        "the temperature of a perplexity fitted on test texts",
+        "paper/tables/language_modelling.py",
+        '_perplexity(self.load(t), self.eval_sets["fit"], draws=4)',
+        '_perplexity(self.load(t), self.eval_sets["test"], draws=4)',
+        "tests/paper/tables/test_language_modelling.py",
+    ),
+    Mutant(
+        "settings of transfer chosen on test sentences",
+        "paper/tables/sentiment_choice.py",
+        'records_of(out, corpus, system, "valid")',
+        'records_of(out, corpus, system, "test")',
+        "tests/paper/tables/test_sentiment.py",
+    ),
+    Mutant(
+        "probabilities of options fitted on the questions that they are measured on",
+        "paper/tables/choosing.py",
+        "fit(log_p[half], words[half], answers[half])",
+        "fit(log_p[rest], words[rest], answers[rest])",
+        "tests/paper/tables/test_choosing.py",
+    ),
+    Mutant(
+        "bold though a row has no interval",
+        "paper/render/source.py",
+        "len(compared) > 1 and all(ranges[number] for number in compared)",
+        "len(compared) > 1",
+        "tests/paper/test_render.py",
+    ),
+    Mutant(
+        "a restoration run that was cut off reads the same canvases again",
+        "paper/bundled/staged_run.py",
+        "epoch = self.progress.epoch + 1 if self.progress.step else 0",
+        "epoch = 0",
+        "tests/paper/bundled/test_staged_run.py",
+    ),
+    Mutant(
+        "what follows a blank is not read in the harness",
+        "paper/lm_eval.py",
+        "text = (*ids[:place], *tokens, *ids[place + 1 :])",
+        "text = (*ids[:place], *tokens)",
+        "tests/paper/test_lm_eval.py",
+    ),
 ]
 
 

@@ -1,10 +1,11 @@
 """Tables: what is bold, and what they show of results that a run brings."""
 
 import json
+import shutil
 
 import pytest
 
-from blanklm.paper.render import outside, source
+from blanklm.paper.render import commands, outside, source
 from blanklm.paper.render.source import in_bold
 from tests.support.paths import ROOT
 
@@ -23,15 +24,9 @@ def test_nothing_is_bold_where_a_row_has_no_interval_or_stands_alone():
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Copies of the results there are, to which a test may add."""
+    """A copy of the results there are, to which a test may add."""
     (tmp_path / "src" / "blanklm").mkdir(parents=True)
-    (tmp_path / "results").mkdir()
-    for folder in (ROOT / "results").iterdir():
-        (tmp_path / "results" / folder.name).symlink_to(folder)
-    (tmp_path / "results" / "sentence-completion").unlink()
-    (tmp_path / "results" / "sentence-completion").mkdir()
-    for path in (ROOT / "results" / "sentence-completion").iterdir():
-        (tmp_path / "results" / "sentence-completion" / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "results", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     source.checkout.cache_clear()
     yield tmp_path / "results"
@@ -50,3 +45,16 @@ def test_a_model_of_the_novels_alone_stands_between_the_published_rows_and_the_b
         "| BLM, the novels alone",
         "| english",
     ]
+
+
+def test_the_command_of_every_result_stands_beside_it_as_it_was_typed(results):
+    about = {"commit": "a" * 40, "clean": True, "date": "2026-12-01T10:00:00+00:00", "seconds": 1234.5}
+    about |= {"command": "__main__.py reproduce blimp --out runs", "hardware": {"gpu": None, "cpu": "X", "cores": 4}}
+    (results / "sentence-completion" / "new.json").write_text(json.dumps({"provenance": about}))
+    table = commands.commands().splitlines()
+    assert (
+        "| `sentence-completion/new` | `blanklm reproduce blimp --out runs` | aaaaaaa | 2026-12-01 | 4 x X | 1,234 |"
+        in table
+    )
+    without = [line for line in table if "`infilling/" in line or "published" in line]
+    assert without == [] and len(table) > 30

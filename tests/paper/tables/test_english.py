@@ -21,4 +21,7 @@ def test_both_kinds_of_blanks_are_measured(tmp_path, monkeypatch):
     assert set(row["words"]) == set(english.DECODINGS)
     assert row["words"]["one word at a time"]["0.3"]["texts"] == 2
     assert {str(kind) for kind in KINDS} >= set(row["spans"]) and row["spans"]["2"]["written"] >= 1
-    assert "words" not in english.measure("english-small", None, "cpu", words=False)
+    assert "words" not in english.measure("english-small", None, "cpu", ways=())
+    words = english.measure("english-small", None, "cpu", ["all blanks at once"], spans=False)
+    low, high = words["words"]["all blanks at once"]["0.3"]["bleu_interval"]
+    assert "spans" not in words and list(words["words"]) == ["all blanks at once"] and low <= high

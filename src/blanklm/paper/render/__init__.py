@@ -20,12 +20,21 @@ from pathlib import Path
 
 from blanklm.errors import BlankLMError
 from blanklm.files import write_whole
-from blanklm.paper.render import infilling, language_modelling, models, outside, performance, restoration, sentiment
+from blanklm.paper.render import (
+    commands,
+    infilling,
+    language_modelling,
+    models,
+    outside,
+    performance,
+    restoration,
+    sentiment,
+)
 from blanklm.paper.render.source import MARK, cells, checkout, declared, note, reading, result, specs
 
 PASSAGE = re.compile(r"(<!-- table: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!-- number: ([\w/-]+) (\S+) -->).*?(<!-- end -->)", re.DOTALL)
-GROUPS = infilling, language_modelling, models, outside, performance, restoration, sentiment
+GROUPS = commands, infilling, language_modelling, models, outside, performance, restoration, sentiment
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for group in GROUPS for table in group.TABLES}
 TABLES |= {name: partial(declared, name) for name in specs()}
 

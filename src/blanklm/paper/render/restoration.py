@@ -50,18 +50,16 @@ def measured() -> list[Row]:
 
 def restoration() -> str:
     paper = result("restoration/paper")["rows"]
-    rows: list[Row] = [
-        {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"cer": cer} for setting, cer in row.items()}
+    rows = [
+        {"name": f"{name} (the paper, PHI-ML)"} | {setting: {"shown": f"{cer:.1f}"} for setting, cer in row.items()}
         for name, row in paper.items()
     ]
     ours = measured()
     for setting in SETTINGS:  # those of one corpus are compared
         for latin in (False, True):
-            same = [row for row in ours if (row["name"] == SYSTEMS["latin"]) is latin]
-            shown = _cer([row[setting] for row in same])
-            for number, row in enumerate(same):
-                row[setting] = row[setting] | {"shown": shown[number]}
-    rows = [row | {s: {"shown": f"{row[s]['cer']:.1f}"} for s in SETTINGS if s in row} for row in rows]
+            same = [row for row in ours if setting in row and (row["name"] == SYSTEMS["latin"]) is latin]
+            for row, shown in zip(same, _cer([row[setting] for row in same]), strict=True):
+                row[setting] = row[setting] | {"shown": shown}
     return table("CER, % | single slot | 25% | 40% | 50%", "{name} | {@[shown]}", [*rows, *ours], SETTINGS)
 
 

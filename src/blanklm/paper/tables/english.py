@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,19 @@ DECODINGS: dict[str, dict[str, Any]] = {
 SHORTEST, LONGEST = 8, 40  # words of the texts in which spans are hidden
 
 
-def measure(name: str, judge: CausalJudge | None, device: str | None, words: bool = True) -> Row:
-    """Fill both kinds of blanks; a ``judge`` gives the perplexity of filled spans."""
+def measure(
+    name: str, judge: CausalJudge | None, device: str | None, ways: Sequence[str] = tuple(DECODINGS), spans: bool = True
+) -> Row:
+    """Fill blanks of words in these ways, and of spans; a ``judge`` gives the perplexity of filled spans."""
     model = BlankLM.from_pretrained(name, device)
     texts = list(read_corpus("english", "valid"))[::EVERY]
     row: Row = {"model": Path(name).name, "parameters": model.parameters, "device": str(model.model.device)}
     started = time.perf_counter()
-    if words:
-        row["words"] = {
-            way: evaluate(model, texts, RATIOS, seed=0, blanks="words", **options) for way, options in DECODINGS.items()
-        }
-    fitting = [text for text in texts if SHORTEST <= len(text.split()) <= LONGEST]
-    row["spans"] = evaluate_spans(model, fitting, KINDS, seed=0, judge=judge)
+    if ways:
+        row["words"] = {way: evaluate(model, texts, RATIOS, seed=0, blanks="words", **DECODINGS[way]) for way in ways}
+    if spans:
+        fitting = [text for text in texts if SHORTEST <= len(text.split()) <= LONGEST]
+        row["spans"] = evaluate_spans(model, fitting, KINDS, seed=0, judge=judge)
     return row | {"seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -50,7 +52,10 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="english", help="a bundled name or a folder")
     parser.add_argument("--judge", help="a Llama-type language model that gives the perplexity of the fills")
     parser.add_argument("--device")
-    parser.add_argument("--spans-only", action="store_true", help="leave out blanks of words")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--spans-only", action="store_true", help="leave out blanks of words")
+    which.add_argument("--words-only", nargs="+", choices=list(DECODINGS), metavar="WAY", help="leave out spans")
     options = parser.parse_args()
     judge = CausalJudge.load(options.judge) if options.judge else None
-    write_result(options.out, measure(options.model, judge, options.device, not options.spans_only))
+    ways = options.words_only or ([] if options.spans_only else list(DECODINGS))
+    write_result(options.out, measure(options.model, judge, options.device, ways, not options.words_only))
