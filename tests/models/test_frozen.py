@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from blanklm.core.packing import Packing
+from blanklm.models.attention import attend
 from blanklm.models.encoder import EncoderConfig
 from blanklm.models.frozen import FrozenCache, LayerFrozenCache, LayerFrozenWindow, Stretch
 
@@ -23,7 +24,8 @@ def test_a_window_attends_to_all_keys_as_one_softmax_does(asked):
     torch.manual_seed(0)
     q, k, v = torch.randn(3, sum(LENGTHS), HEADS, WIDTH)
     layer, inside = LayerFrozenCache(is_last=False), windows()
-    layer.attend(q, k, v, Packing.of(torch.tensor(LENGTHS), LONGEST))
+    packing = Packing.of(torch.tensor(LENGTHS), LONGEST)
+    torch.testing.assert_close(layer.attend(q, k, v, packing), attend(q, k, v, packing, causal=False))
     layer.leave_out(inside)
     stretches = [Stretch(0, 2, 3), Stretch(1, 2, 7)]
     q, k, v = torch.randn(3, 20, HEADS, WIDTH)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from blanklm.core.packing import Packing
-from blanklm.models.attention import attend
 from blanklm.models.packed_linear import product
 
 if TYPE_CHECKING:
@@ -55,14 +54,16 @@ class LayerFrozenCache:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
         lengths = packing.lengths.tolist()
         self.read = list(zip(k.split(lengths), v.split(lengths), strict=True))  # keys and values [L, H, d/H] of each
-        return q[:0] if self.is_last else attend(q, k, v, packing, causal=False)
+        if self.is_last:
+            return q[:0]
+        of_each = zip(q.split(lengths), self.read, strict=True)
+        return torch.cat([_attend_far(queries, *_laid_out(*both))[0] for queries, both in of_each])
 
     def leave_out(self, inside: Tensor) -> None:
         self.far = []  # keys [H, F, d/H], scaled, and values [H, d/H, F]
         for number, (k, v) in enumerate(self.read):
             outside = ~inside[number, : len(k)]  # [L]
-            keys = (k[outside] * k.shape[2] ** -0.5).transpose(0, 1).contiguous()
-            self.far.append((keys, v[outside].permute(1, 2, 0).contiguous()))
+            self.far.append(_laid_out(k[outside], v[outside]))
         del self.read
 
 
@@ -87,6 +88,11 @@ class LayerFrozenWindow:
             attended.append(near)  # [A, H, d/H]
             first = end
         return torch.cat(attended)
+
+
+def _laid_out(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys and values [F, H, d/H] as ``_attend_far`` reads them."""
+    return (k * k.shape[2] ** -0.5).transpose(0, 1).contiguous(), v.permute(1, 2, 0).contiguous()
 
 
 def _attend_near(q: Tensor, k: Tensor, v: Tensor, rows: int) -> tuple[Tensor, Tensor]:
