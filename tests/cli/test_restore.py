@@ -77,7 +77,7 @@ def test_on_a_terminal_each_gap_is_told_when_it_is_restored(greek):
     os.close(terminal)
     said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(main_end, 100_000).decode())  # without colours
     first, second = re.search(r"α\[(.+)\] β \[(.+)\]", done.stdout.decode()).groups()
-    assert f"gap 1 (line 1, column 2): [{first}] " in said and f"gap 2 (line 1, column 8): [{second}] " in said
+    assert f"gap 1 (line 1, column 3): [{first}] " in said and f"gap 2 (line 1, column 9): [{second}] " in said
 
 
 def test_a_gap_that_is_left_as_it_is_is_told(blanklm, greek):
