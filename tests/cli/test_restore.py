@@ -1,8 +1,12 @@
 """``blanklm restore``: text in, the same notation out; tables and JSON; what is wrong in one line."""
 
 import json
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -64,6 +68,16 @@ def test_the_details_show_candidates_and_lengths(restore):
     assert f"Gap 2, line 1, column {LEIDEN.index('c. 3') + 1}: 2 to 4 letters" in text
     assert f"Gap 3, line 1, column {LEIDEN.index('---') + 1}: extent unknown" in text
     assert "length: " in text and "%" in text and re.search(r"and \d+ more", text)
+
+
+def test_on_a_terminal_each_gap_is_told_when_it_is_restored(greek):
+    main_end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "blanklm", "restore", "α[.] β [..]", "--model", greek, "--abstain-below", "0"]
+    done = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE, timeout=120)
+    os.close(terminal)
+    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(main_end, 100_000).decode())  # without colours
+    first, second = re.search(r"α\[(.+)\] β \[(.+)\]", done.stdout.decode()).groups()
+    assert f"gap 1 (line 1, column 3): [{first}] " in said and f"gap 2 (line 1, column 9): [{second}] " in said
 
 
 def test_a_gap_that_is_left_as_it_is_is_told(blanklm, greek):

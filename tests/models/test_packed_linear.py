@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from blanklm.core.special import BLANK
-from blanklm.models.packed_linear import PackedLinear, has_kernel, pack_linears
+from blanklm.models.packed_linear import PackedLinear, has_kernel, pack_linears, product
 from tests.support.lblm import A, B, make
 
 pytestmark = pytest.mark.skipif(not has_kernel(), reason="this build has no such kernel")
@@ -20,6 +20,7 @@ def test_a_packed_layer_computes_the_same_product(bias):
     linear, x = nn.Linear(96, 160, bias=bias), torch.randn(37, 96)
     torch.testing.assert_close(PackedLinear(linear)(x), linear(x), atol=1e-5, rtol=1e-5)
     assert PackedLinear(linear)(x[:0]).shape == (0, 160)
+    torch.testing.assert_close(product(x, linear.weight), x @ linear.weight.T, atol=1e-5, rtol=1e-5)
 
 
 def test_a_packed_model_scores_and_is_stored_as_before():

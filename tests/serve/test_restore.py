@@ -62,6 +62,41 @@ def test_an_answer_is_what_python_restores(client):
     assert response.json()["results"] == [in_python(LEIDEN, top=3)]
 
 
+def events_of(response):
+    """(name, data) of each server-sent event; of Playwright's responses, ``text`` is a method."""
+    text = response.text() if callable(response.text) else response.text
+    blocks = [dict(line.split(": ", 1) for line in block.split("\n")) for block in text.strip().split("\n\n")]
+    return [(block["event"], json.loads(block["data"])) for block in blocks]
+
+
+def test_a_stream_has_each_gap_and_then_the_answer(client):
+    events = events_of(client.post("/v1/restore", json={"texts": [LEIDEN, "α [..] β"], **EASY, "stream": True}))
+    assert sorted(name for name, _ in events) == ["done", "gap", "gap", "restore", "restore"]
+    assert events[-1] == ("done", {})
+    for place, text in enumerate((LEIDEN, "α [..] β")):
+        *gaps, (name, last) = [(name, data) for name, data in events[:-1] if data["text"] == place]
+        assert name == "restore" and last["result"] == in_python(text)
+        assert [data["gap"] for _, data in gaps] == (last["result"]["gaps"] if place == 0 else [])
+
+
+def test_a_gap_is_sent_while_others_are_sought():
+    begun = []
+
+    class Waiting(Restorer):
+        def _restore_gaps(self, *arguments):
+            begun.append(time.sleep(0.3))
+            return super()._restore_gaps(*arguments)
+
+    slow = Waiting(RESTORERS["greek"].model, RESTORERS["greek"].tokenizer, {"language": "grc"})
+    with (
+        TestClient(create_app({"greek": slow})) as client,
+        client.stream("POST", "/v1/restore", json={"texts": ["α [.] β" * 6], **EASY, "stream": True}) as response,
+    ):
+        lines = response.iter_lines()
+        assert next(lines) == "event: gap" and len(begun) < 6
+        assert sum(line == "event: gap" for line in lines) == 5 and len(begun) == 6
+
+
 def test_each_text_and_each_passage_has_the_model_of_its_language(client):
     gap = '<gap reason="lost" quantity="2" unit="character"/>'
     both = f"<div><div><ab>κα{gap}</ab></div><div><ab>et {gap}</ab></div></div>"
@@ -400,10 +435,11 @@ def test_it_fits_a_phone_with_parallels_and_all(opened):
     parallel["examples"] = ["HD000001", "I.PHI, unpronounceable place, -322±5", "ISic000001"]
 
     def with_parallels(route):
-        answer = route.fetch().json()
-        for gap in answer["results"][0]["gaps"]:
+        (*_, (_, last), done) = events_of(route.fetch())
+        for gap in last["result"]["gaps"]:
             gap["parallels"] = [parallel] * 3
-        route.fulfill(json=answer)
+        assert done == ("done", {})
+        route.fulfill(body=f"event: restore\ndata: {json.dumps(last)}\n\n", content_type="text/event-stream")
 
     page = opened(None, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     page.route("**/v1/restore", with_parallels)

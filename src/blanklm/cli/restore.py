@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from blanklm.cli.options import Device, Json, expanded, loading, standard_input
 from blanklm.cli.output import progress_bar, say, terminal
 from blanklm.errors import BlankLMError
 from blanklm.restoration.options import RestoreOptions
+
+if TYPE_CHECKING:
+    from blanklm.restoration.records import GapRecord
 
 
 @expanded
@@ -47,8 +50,9 @@ def restore(
     document = parse(_damaged_text(text, file), options.notation)
     with loading(model or "the model of the language"):
         restorers = restorers_for(document, options, model, device)
+    ready = _say_ready if len(document.lacunae) > 1 and sys.stderr.isatty() else lambda gap: None
     with progress_bar(len(document.lacunae), "gaps") as advance:
-        edition = restore_document(document, restorers, options, advance)
+        edition = restore_document(document, restorers, options, advance, ready)
     for gap in edition.lacunae:
         if gap.reason:
             say(f"gap {gap.gap} (line {gap.line}, column {gap.column}) is left as it is: {gap.reason}")
@@ -69,6 +73,13 @@ def restore(
 
         for shown in report(edition):
             terminal().print(shown, highlight=False, soft_wrap=True)
+
+
+def _say_ready(gap: GapRecord) -> None:
+    """Say what a gap's best restoration is, while the others are sought."""
+    if gap.restorations:
+        best = gap.restorations[0]
+        say(f"gap {gap.gap} (line {gap.line}, column {gap.column}): [{best.text}] {best.probability:.0%}")
 
 
 def _damaged_text(text: str | None, file: Path | None) -> str | bytes:

@@ -1,11 +1,9 @@
-"""Attention over packed sequences, and caches of keys and values."""
+"""Attention over packed sequences, and what it asks of a cache of keys and values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,9 +12,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from blanklm.core.packing import ROWS, Packing
 
-if TYPE_CHECKING:
-    from blanklm.models.encoder import Encoder
-
 A_CALL = 500_000  # products of two numbers that take about the time of calling attention once
 
 
@@ -24,77 +19,6 @@ class LayerCache(Protocol):
     """What a layer's attention asks of a cache."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor: ...
-
-
-class FrozenCache(list["LayerFrozenCache"]):
-    """Keys and values of bidirectional layers over whole sequences, so that windows of them can be read again, changed.
-
-    Pass it to the encoder with the sequences, then pass ``around`` with windows of them.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(LayerFrozenCache() for _ in encoder.layers)
-
-    def leave_out(self, inside: Tensor) -> None:
-        """Keep of each sequence what is outside of its window, the positions ``inside`` [B, L]."""
-        for layer in self:
-            layer.leave_out(inside)
-
-    def around(self, stretches: Sequence[Stretch]) -> list[LayerFrozenWindow]:
-        """A cache for windows of the sequences, which attend to what is around them as it was first read."""
-        return [LayerFrozenWindow(layer, stretches) for layer in self]
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """``rows`` windows of ``length`` symbols each, packed end to end, all of one sequence."""
-
-    sequence: int
-    rows: int
-    length: int
-
-
-class LayerFrozenCache:
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        lengths = packing.lengths.tolist()
-        self.read = list(zip(k.split(lengths), v.split(lengths), strict=True))  # keys and values [L, H, d/H] of each
-        return attend(q, k, v, packing, causal=False)
-
-    def leave_out(self, inside: Tensor) -> None:
-        self.far = [
-            tuple(part[~inside[number, : len(part)]].transpose(0, 1)[None].contiguous() for part in both)
-            for number, both in enumerate(self.read)
-        ]  # [1, H, F, d/H] each
-
-
-class LayerFrozenWindow:
-    def __init__(self, cache: LayerFrozenCache, stretches: Sequence[Stretch]) -> None:
-        self.cache, self.stretches = cache, stretches
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
-        """Attend within each window and, all windows of a sequence at once, to what is far: no key is copied."""
-        attended, first = [], 0
-        for stretch in self.stretches:
-            rows, n = stretch.rows, stretch.length
-            parts = (part[first : first + rows * n] for part in (q, k, v))
-            queries, keys, values = (part.unflatten(0, (rows, n)).transpose(1, 2) for part in parts)  # [R, H, n, d/H]
-            near, near_mass = _attend_with_mass(queries, keys, values)  # [R, H, n, d/H], [R, H, n]
-            far_keys, far_values = self.cache.far[stretch.sequence]
-            if far_keys.shape[2]:
-                side_by_side = q[first : first + rows * n].transpose(0, 1)[None]  # [1, H, R n, d/H]
-                far, far_mass = _attend_with_mass(side_by_side, far_keys, far_values)
-                far = far[0].unflatten(1, (rows, n)).transpose(0, 1)  # [R, H, n, d/H]
-                far_mass = far_mass[0].unflatten(1, (rows, n)).transpose(0, 1)  # [R, H, n]
-                near = torch.lerp(near, far, torch.sigmoid(far_mass - near_mass)[..., None])
-            attended.append(near.transpose(1, 2).flatten(0, 1))  # [R n, H, d/H]
-            first += rows * n
-        return torch.cat(attended)
-
-
-def _attend_with_mass(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend on a CPU; also return the log of the sum of exp over the keys [R, H, n], to join two sets of keys."""
-    attended, mass = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
-    return attended, mass
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:

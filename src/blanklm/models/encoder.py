@@ -74,14 +74,24 @@ class Encoder(nn.Module):
         self.output_dropout = Dropout(config.output_dropout)
         self.rotary = Rotary(frequencies(config.width // config.heads))
 
-    def forward(self, vectors: Tensor, packing: Packing, cache: Sequence[LayerCache] | None = None) -> Tensor:
-        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before."""
+    def forward(
+        self,
+        vectors: Tensor,
+        packing: Packing,
+        cache: Sequence[LayerCache] | None = None,
+        asked: Tensor | None = None,
+    ) -> Tensor:
+        """Packed ``vectors`` [T, d] -> z [T, d]; with a ``cache``, they may continue sequences read before.
+
+        ``asked`` [K]: the only symbols whose z [K, d] is returned; its ``cache`` is told, too (``FrozenCache``).
+        """
         rotary, packing = packing.turned(self.rotary)
         if torch.is_autocast_enabled(vectors.device.type):  # in half precision from the first layer to the last
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         z = self.dropout(vectors)
         for number, layer in enumerate(self.layers):
-            z = layer(z, rotary, packing, cache and cache[number])
+            last = number == len(self.layers) - 1
+            z = layer(z, rotary, packing, cache and cache[number], asked if last else None)
         return self.output_dropout(self.norm(z))
 
 
@@ -98,13 +108,21 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.hidden_dropout = Dropout(config.hidden_dropout)
 
-    def forward(self, z: Tensor, rotary: Turns, packing: Packing, cache: LayerCache | None = None) -> Tensor:
-        total, width = z.shape
+    def forward(
+        self,
+        z: Tensor,
+        rotary: Turns,
+        packing: Packing,
+        cache: LayerCache | None = None,
+        asked: Tensor | None = None,
+    ) -> Tensor:
+        total = len(z)
         qkv = self.queries_keys_values(self.attention_norm(z)).view(total, 3, self.heads, -1)  # [T, 3, H, d/H]
         q, k, v = qkv.unbind(1)  # each [T, H, d/H]
         q, k = rotate(q, rotary), rotate(k, rotary)
         read = cache.attend(q, k, v, packing) if cache else attend(q, k, v, packing, self.causal)  # [T, H, d/H]
-        z = z + self.dropout(self.attention_out(read.reshape(total, width)))
+        z = z if asked is None else z[asked]
+        z = z + self.dropout(self.attention_out(read.reshape(z.shape)))
         inner = self.hidden_dropout(F.gelu(self.feedforward_in(self.feedforward_norm(z))))  # [T, ff]
         return z + self.dropout(self.feedforward_out(inner))
 

@@ -28,8 +28,8 @@ from blanklm.core.special import BLANK, PAD, SPECIAL_TOKENS
 from blanklm.core.texts import Batch
 from blanklm.core.tokenizer import Tokenizer
 from blanklm.errors import BlankLMError
-from blanklm.models.attention import FrozenCache, Stretch
 from blanklm.models.encoder import EncoderConfig, initialise
+from blanklm.models.frozen import FrozenCache, Stretch
 from blanklm.models.gaps import ORDER_SEED, draw_gaps, draw_unknown_lengths
 from blanklm.models.lblm import FEATURES, NEVER_RESTORED, CharacterModel, LBLMScores
 from blanklm.models.registry import register
@@ -245,7 +245,7 @@ class MixedLBLM(CharacterModel):
         positions open: exact in a model of one layer, a close approximation otherwise.
         """
         layout, cache = self.lay_out_places(tokens, lengths, tokens == BLANK), FrozenCache(self.encoder)
-        self.encoder(self.embed(layout), layout.packing, cache)
+        self.encoder(self.embed(layout), layout.packing, cache, torch.zeros(0, dtype=torch.long))
         cache.leave_out(inside)
         return MixedWindows(self, cache, tuple(self._windows(tokens, lengths, inside)))
 
@@ -316,10 +316,11 @@ class MixedWindows:
             blanks.append(encoded + layout.text * len(near) + column[layout.position])  # [K_t]
             encoded, first = encoded + rows * len(near), first + rows
         packing = replace(Packing.of(torch.tensor([encoded]), tokens.shape[1]), position=torch.cat(positions))
-        z = self.model.encoder(torch.cat(vectors), packing, self.cache.around(stretches))  # [N, d]
+        asked = torch.cat(blanks)  # [K]
+        z = self.model.encoder(torch.cat(vectors), packing, self.cache.around(stretches, asked), asked)  # [K, d]
         hidden = tokens == BLANK  # [R, L]
         text, position = hidden.nonzero(as_tuple=True)  # [K]
-        log_p_word = self.model.log_p_words(z[torch.cat(blanks)])  # [K, V]
+        log_p_word = self.model.log_p_words(z)  # [K, V]
         return LBLMScores(text, position, -hidden.sum(1)[text].log(), log_p_word)
 
 

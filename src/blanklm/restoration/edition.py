@@ -48,14 +48,19 @@ def restore_document(
     restorers: Mapping[str, Restorer],
     options: RestoreOptions,
     progress: Callable[[int], None] = lambda done: None,
+    ready: Callable[[GapRecord], None] = lambda gap: None,
 ) -> Edition:
-    """Restore a document with the restorer of each language; ``progress``: see ``search.Progress``."""
+    """Restore a document with the restorer of each language; ``progress``: see ``search.Progress``.
+
+    ``ready`` is called with each gap as soon as it is restored, but for its parallels: they are sought at the end,
+    with the other gaps restored.
+    """
     passages: list[PassageRecord] = []
     lacunae: list[GapRecord] = []
     for passage, language in passages_to_read(document, options):
         if passage.lacunae:
             reader = PassageRestorer(document.source, passage, language, restorers[language])
-            restored, of_passage = reader.restore(options, len(lacunae) + 1, progress)
+            restored, of_passage = reader.restore(options, len(lacunae) + 1, progress, ready)
             lacunae += of_passage
         else:
             texts: list[str | int] = [part.text for part in passage.parts if isinstance(part, Letters)]

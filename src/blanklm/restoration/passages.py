@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING
@@ -44,12 +45,23 @@ class PassageRestorer:
         self.spelling = Spelling.of(letters, language)
 
     def restore(
-        self, options: RestoreOptions, first: int, progress: Callable[[int], None]
+        self,
+        options: RestoreOptions,
+        first: int,
+        progress: Callable[[int], None],
+        ready: Callable[[GapRecord], None],
     ) -> tuple[PassageRecord, list[GapRecord]]:
-        """Restore the lacunae, which are numbered in the document from ``first``."""
+        """Restore the lacunae, numbered in the document from ``first``; ``ready``: see ``restore_document``."""
         groups = self._groups()
-        answer = self.restorer.restore([self._model_part(group) for group in groups], options, progress)
         touching = [group for group in groups if not isinstance(group, Letters)]
+        numbers = {lacuna: number for number, lacuna in enumerate((one for group in touching for one in group), first)}
+
+        def tell(number: int, found: GapRestoration) -> None:
+            group, early = touching[number], replace(options, parallels=0)
+            for lacuna, gap in zip(group, self._apart(group, found, options.count == "letters"), strict=True):
+                ready(self._record(numbers[lacuna], lacuna, gap, {}, early))
+
+        answer = self.restorer.restore([self._model_part(group) for group in groups], options, progress, tell)
         restored: list[tuple[Lacuna, GapRestoration]] = []
         for group, gap in zip(touching, answer.gaps, strict=True):
             restored += zip(group, self._apart(group, gap, options.count == "letters"), strict=True)

@@ -8,7 +8,7 @@ them normalised (``normalise.py``), and answers in the alphabet it was trained o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -113,16 +113,19 @@ class Restorer:
         parts: Sequence[Part],
         options: RestoreOptions = DEFAULTS,
         progress: Progress = unwatched,
+        ready: Callable[[int, GapRestoration], None] = lambda number, gap: None,
     ) -> Restoration:
         """Restore the gaps of a text; ``progress`` is called with 1 after each gap, with 0 between passes.
 
+        ``ready`` is called with the number of each gap, from 0, and its restoration, as soon as it is restored.
         A gap abstains where no candidate is as probable as ``options.abstain_below``; it has its candidates anyway.
         """
         draft = self._draft(parts, options.count == "letters" and self.model.predicts_lengths)
         (open_gaps,) = self._open_gaps([draft], progress)
         gaps: list[GapRestoration] = []
-        for open_gap in open_gaps:  # one by one, to report progress
+        for open_gap in open_gaps:  # one by one, so that each is shown when it is ready
             gaps += self._restore_gaps([open_gap], options.top, options.abstain_below, progress, self.index)
+            ready(open_gap.number, gaps[-1])
             progress(1)
         return Restoration.of(gaps, options.top)
 

@@ -25,17 +25,15 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from blanklm import __version__
-from blanklm.decoding.options import FillOptions
 from blanklm.errors import BlankLMError
-from blanklm.serve.events import EVENT_SCHEMA, Stream
+from blanklm.serve.events import EVENT_SCHEMA
 from blanklm.serve.guard import Guard, refusal_response
 from blanklm.serve.limits import Limits, Refusal, deadline_passed
 from blanklm.serve.loading import Product
 from blanklm.serve.memory import give_back_forever
 from blanklm.serve.prometheus import Metrics, MetricsMiddleware
 from blanklm.serve.tasks import TASKS
-from blanklm.serve.tasks.fill import StreamableBody
-from blanklm.serve.tasks.task import Task, TaskBody, check_characters, options_of
+from blanklm.serve.tasks.task import Task, TaskBody, check_characters
 from blanklm.serve.worker import Client, Job, Stopped, Worker
 
 LOG = logging.getLogger("uvicorn.error")
@@ -223,7 +221,7 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, security: Sequence
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorAnswer, "description": reason} for status, reason in REFUSALS.items()
     }
-    if issubclass(task.Body, StreamableBody):
+    if "stream" in task.Body.model_fields:
         responses[200] = {"content": {"text/event-stream": {"schema": EVENT_SCHEMA}}}
 
     async def endpoint(request: Request, body: TaskBody) -> Response:
@@ -233,9 +231,8 @@ def _add_endpoint(app: FastAPI, service: Service, task: Task, security: Sequence
             check_answer(job, place)
             return task.results(body, [job])[0]
 
-        if isinstance(body, StreamableBody) and body.stream:
-            # A beam knows only at its end which trajectory is the best.
-            stream = Stream(jobs, options_of(FillOptions, body, service.limits).is_greedy, result_of)
+        if getattr(body, "stream", False):
+            stream = task.stream(body, jobs, service.limits, result_of)
             service.worker.submit(jobs)
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # for proxies in between
             return StreamingResponse(stream.events(), media_type="text/event-stream", headers=headers)

@@ -1,4 +1,4 @@
-// The API, as the page calls it: JSON in, JSON out; an error has the message that the server gives.
+// The API, as the page calls it: JSON in, JSON or events out; an error has the message that the server gives.
 
 const TOKEN = "blanklm-token";
 
@@ -9,8 +9,31 @@ export class ApiError extends Error {
   }
 }
 
-/** Call the server; if it needs a token, ask for one and try again. */
+/** Call the server, and return its answer. */
 export async function call(path, body, signal) {
+  const response = await ask(path, body, signal);
+  return response.json().catch(lost);
+}
+
+/** Call the server, and give each event of its answer to `take(name, data)` as it comes; an error is thrown. */
+export async function follow(path, body, signal, take) {
+  const response = await ask(path, { ...body, stream: true }, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read().catch(lost);
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const [name, data] = block.split("\n").map((line) => line.slice(line.indexOf(": ") + 2));
+      if (name === "error") throw new ApiError(response.status, JSON.parse(data).error);
+      take(name, JSON.parse(data));
+    }
+  }
+}
+
+/** Send a request; if the server needs a token, ask for one and try again. */
+async function ask(path, body, signal) {
   for (;;) {
     const token = sessionStorage.getItem(TOKEN);
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -21,9 +44,8 @@ export async function call(path, body, signal) {
       await askForToken();
       continue;
     }
-    const answer = await response.json().catch(lost);
-    if (!response.ok) throw new ApiError(response.status, answer.error);
-    return answer;
+    if (!response.ok) throw new ApiError(response.status, (await response.json().catch(lost)).error);
+    return response;
   }
 }
 

@@ -1,6 +1,6 @@
 // Restore: a damaged text in Leiden notation or EpiDoc in, its gaps restored in place, with the evidence.
 
-import { call } from "./api.js";
+import { follow } from "./api.js";
 import { drawnAttribution } from "./attribution.js";
 import { quoted } from "./canvas.js";
 import { $, copyText, element, percent, stateIn } from "./dom.js";
@@ -95,8 +95,14 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
       count: option("count").value,
       attribute: option("attribute").value === "yes",
     };
-    const { results: [result] } = await call("v1/restore", body, asking.signal);
-    shown = result;
+    const { signal } = asking;
+    let begun = false; // the first gap clears what is old
+    await follow("v1/restore", body, signal, (event, { gap, result }) => {
+      if (signal.aborted) return;
+      if (event === "gap") showGap(text, gap, begun);
+      if (event === "restore") shown = result;
+      begun = true;
+    });
     for (const [gap, rank] of choices) if (!shown.gaps[gap - 1]?.restorations[rank]) choices.delete(gap);
     say(shown.gaps.length ? "" : "There is no gap to restore in this text.");
     for (const id of SECTIONS) $(id).hidden = id === "gaps" && !shown.gaps.length;
@@ -109,6 +115,22 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
   } finally {
     answered();
   }
+}
+
+/** Show a gap that is restored, while others are not yet. */
+function showGap(text, gap, begun) {
+  const list = $("gaps").querySelector("ol");
+  if (!begun) {
+    shown = { input: text, notation: "", passages: [], gaps: [] };
+    list.replaceChildren();
+    for (const id of SECTIONS) $(id).hidden = !["gaps", "restore-written"].includes(id);
+    $("restore-together").hidden = true;
+    $("view-restore").classList.remove("waiting");
+  }
+  if (!gap.restorations[choices.get(gap.gap)]) choices.delete(gap.gap);
+  shown.gaps.push(gap);
+  list.append(drawnGap(gap));
+  $("restore-result").textContent = written();
 }
 
 function choose(gap, rank) {

@@ -18,6 +18,7 @@ from blanklm.decoding.fill import writes_spans
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
 from blanklm.errors import BlankLMError
+from blanklm.serve.events import FillStream, Stream
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Record, Task, TaskBody, check_texts, options_of, refusing_text, with_options
 from blanklm.serve.worker import Client, Job
@@ -180,6 +181,12 @@ class FillTask(CanvasTask):
     Body = with_options(StreamableBody, FillOptions)
     Options = FillOptions
     counts = ("n", "beam")
+
+    def stream(
+        self, body: CanvasesBody, jobs: Sequence[Job], limits: Limits, result_of: Callable[[Job, int], dict[str, Any]]
+    ) -> Stream:
+        # A beam knows only at its end which trajectory is the best.
+        return FillStream(jobs, options_of(FillOptions, body, limits).is_greedy, result_of)
 
     def run(self, model: BlankLM, options: FillOptions, items: list[CanvasItem]) -> list[list[Fill] | None]:
         best = model.fill([item.request for item in items], options)

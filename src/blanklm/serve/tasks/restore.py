@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -15,6 +14,7 @@ from blanklm.restoration.notation.language import CODES
 from blanklm.restoration.options import RestoreOptions
 from blanklm.restoration.records import GapRecord, PassageRecord
 from blanklm.restoration.restorer import Restorer
+from blanklm.serve.events import GapStream, Stream
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.tasks.task import Task, TaskBody, check_texts, options_of, refusing_text, with_options
 from blanklm.serve.worker import Client, Job, call_each
@@ -26,6 +26,7 @@ class TextsToRestore(TaskBody):
         description="Damaged texts: [...] three lost letters, [c. 5] about five, [---] any number; or EpiDoc.",
         examples=[["d(is) m(anibus) s[.....] iuliae felici vixit an[...] xx"]],
     )
+    stream: bool = Field(False, description="Send server-sent events: each of several gaps, then the text.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,28 @@ class RestoreResult(BaseModel):
     text: str = Field(description="The text restored, in its own notation.")
     passages: list[ServedPassage]
     gaps: list[GapRecord]
+
+
+@dataclass
+class Damaged:
+    """A text to restore: the work of a job. ``names`` has the name of the model for each of its languages."""
+
+    text: str
+    document: Document
+    names: Mapping[str, str]
+    models: Mapping[str, Restorer]
+    options: RestoreOptions
+    client: Client
+    ready: Callable[[GapRecord], None] = lambda gap: None
+
+    def __call__(self) -> dict[str, Any]:
+        restorers = {language: self.models[name] for language, name in self.names.items()}
+        several = (self.ready,) if len(self.document.lacunae) > 1 else ()  # one gap is ready when all is
+        edition = restore_document(self.document, restorers, self.options, self.client.check, *several)
+        record = edition.to_json()
+        for passage in record["passages"]:
+            passage["model"] = self.names[passage["language"]]
+        return record
 
 
 class RestoreTask(Task[Restorer, TextsToRestore]):
@@ -58,12 +81,18 @@ class RestoreTask(Task[Restorer, TextsToRestore]):
                 document = parse(text, options.notation)
                 names = _names(document, options, models, place)
             _check_size(document, limits, place)
-            restore = partial(_restore, document, names, models, options, client)
-            jobs.append(Job(self.name, object(), restore, call_each, client))
+            jobs.append(
+                Job(self.name, object(), Damaged(text, document, names, models, options, client), call_each, client)
+            )
         return jobs
 
+    def stream(
+        self, body: TextsToRestore, jobs: Sequence[Job], limits: Limits, result_of: Callable[[Job, int], dict[str, Any]]
+    ) -> Stream:
+        return GapStream(jobs, result_of)
+
     def results(self, body: TextsToRestore, jobs: Sequence[Job]) -> list[dict[str, Any]]:
-        return [{"input": text, **job.answer.result()} for text, job in zip(body.texts, jobs, strict=True)]
+        return [{"input": job.item.text, **job.answer.result()} for job in jobs]
 
     def answered_by(self, name: str, results: list[dict[str, Any]]) -> str:
         return ", ".join(dict.fromkeys(passage["model"] for result in results for passage in result["passages"]))
@@ -88,18 +117,3 @@ def _check_size(document: Document, limits: Limits, place: int) -> None:
     if len(document.lacunae) > limits.blanks:
         message = f"the text has {len(document.lacunae)} gaps, and at most {limits.blanks} are allowed: split it"
         raise Refusal(422, "too_many_gaps", message, f"texts[{place}]")
-
-
-def _restore(
-    document: Document,
-    names: Mapping[str, str],
-    models: Mapping[str, Restorer],
-    options: RestoreOptions,
-    client: Client,
-) -> dict[str, Any]:
-    """Restore a document; ``names`` has the name of the model for each of its languages."""
-    restorers = {language: models[name] for language, name in names.items()}
-    record = restore_document(document, restorers, options, client.check).to_json()
-    for passage in record["passages"]:
-        passage["model"] = names[passage["language"]]
-    return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar, get_origin, get_type_hints
 
@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from blanklm.errors import BlankLMError, OptionError
 from blanklm.options import option_fields
+from blanklm.serve.events import Stream
 from blanklm.serve.limits import Limits, Refusal
 from blanklm.serve.worker import Client, Job
 
@@ -54,6 +55,12 @@ class Task(ABC, Generic[ModelType, BodyType]):
     @abstractmethod
     def results(self, body: BodyType, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         """Return one Result per text of the request, from jobs that have their answers."""
+
+    def stream(
+        self, body: BodyType, jobs: Sequence[Job], limits: Limits, result_of: Callable[[Job, int], dict[str, Any]]
+    ) -> Stream:
+        """Return the events of the jobs of a request whose body has a field ``stream`` that is true."""
+        raise NotImplementedError
 
     def answered_by(self, name: str, results: list[dict[str, Any]]) -> str:
         """Return the name of the model that gave the results; ``name`` is the requested model or the default."""
