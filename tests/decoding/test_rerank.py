@@ -18,6 +18,7 @@ from tests.support.models import make_span_blm
 BPE = Tokenizer.train("bpe", ["the quick brown fox jumps over the lazy dog again and again"] * 9, vocabulary=290)
 MODEL = make_span_blm(vocabulary=len(BPE), seed=5, spans=1.0)
 CANVAS = "the quick ___ jumps over ___ dog."
+(STOP,) = BPE.encode(".")
 
 
 def drafts_of(text, **options):
@@ -50,9 +51,23 @@ def test_a_fit_is_the_sum_of_every_token_in_its_place_given_all_else(monkeypatch
     starts = [i for i, item in enumerate(items) if i == 0 or BLANK in (item, items[i - 1]) or BPE.starts_word[item]]
     for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
         if items[start] != BLANK:
-            expected += sum(in_place(items, at, end, items[at]) for at in range(start, end))
+            letters = end - 1 if items[end - 1] == STOP else end  # the full stop stays when its word is left out
+            expected += sum(in_place(items, at, letters, items[at]) for at in range(start, letters))
+            expected += sum(in_place(items, at, end, items[at]) for at in range(letters, end))
     (found,) = fit_in_place(MODEL, [canvases_near(draft, 0, BPE)])
-    assert found == pytest.approx(expected, abs=1e-3)
+    assert STOP in items and found == pytest.approx(expected + rerank.WORTH, abs=1e-3)  # of the word in the span
+
+
+def test_a_long_word_that_stands_in_the_text_already_is_worth_less():
+    def worth(words):
+        filled, tokens = text_of("so lazy and ___ dog", tokenizer=BPE).first_draft(), BPE.encode(words)
+        for i, token in enumerate(tokens, 1):
+            filled = filled.write(0, token, False, i < len(tokens), 0.0)
+        return sum(place.worth for left_out in canvases_near(filled, 0, BPE) for place in left_out.places)
+
+    assert worth(" quick fox") == 2 * rerank.WORTH
+    assert worth(" lazy, fox") == 2 * rerank.WORTH - rerank.ECHO
+    assert worth(" and so") == 2 * rerank.WORTH  # short words are often said again
 
 
 def test_words_that_are_left_out_together_stand_apart_and_each_token_is_asked_once():

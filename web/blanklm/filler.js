@@ -1,8 +1,10 @@
 // A model, its tokenizer and its decoder as one object that takes text and gives text: BlankLM.fill of the Python package.
 
+import { asOneLine, forSentences, quotes } from "./around.js";
 import { inCapitals, inSmallLetters } from "./capitals.js";
 import { Model } from "./model.js";
-import { Task, writeSpans } from "./spans.js";
+import { writeSpans } from "./spans.js";
+import { Task } from "./tasks.js";
 import { BlankLMError, parseTemplate } from "./template.js";
 import { BLANK, Tokenizer } from "./tokenizer.js";
 
@@ -31,8 +33,10 @@ export class Filler {
   async fill(text, { n = 1, watch = () => {} } = {}) {
     const template = parseTemplate(text), capitals = inCapitals(template);
     const asWritten = (part) => (capitals ? part.toUpperCase() : part);
-    const canvas = this.#canvasOf(capitals ? inSmallLetters(template) : template);
-    const task = new Task(this.tokenizer, this.config.max_length, canvas, template.blanks);
+    const canvas = this.#canvasOf(asOneLine(capitals ? inSmallLetters(template) : template));
+    const sentences = forSentences(template), marks = quotes(template);
+    const blanks = template.blanks.map((blank, k) => ({ ...blank, sentence: sentences[k], quotes: marks[k] }));
+    const task = new Task(this.tokenizer, this.config.max_length, canvas, blanks);
     const drafts = await writeSpans(this.model, task, n, (draft) => watch(asWritten(this.#soFar(draft))));
     return drafts.map((draft) => this.#fillOf(template, canvas.spaces, task.written(draft), draft.logProb, asWritten));
   }

@@ -1,131 +1,23 @@
 // Fill spans: choose how many words each holds, then write them from left to right. The search of
-// src/blanklm/decoding/spans.py, span_scores.py and span_tasks.py, whose names and numbers these are.
+// src/blanklm/decoding/spans.py, span_scores.py and span_view.py, whose names and numbers these are.
 
+import { EVEN as EVEN_QUOTES, NONE } from "./around.js";
 import { logSumExp } from "./model.js";
 import { canvasesNear, fitInPlace } from "./rerank.js";
+import { shorter } from "./shorten.js";
+import { blanksIn, hopeOf, isFinished, originOf, scoreOf, UNTOLD } from "./tasks.js";
 import { BlankLMError } from "./template.js";
 import { BLANK, KINDS, SPACE } from "./tokenizer.js";
 
 const HYPOTHESES = 2; // of each length
 const RERANK = 4; // fills of a blank among which the one is taken that fits its place best
+const SHORTENED = 2; // so many of the best fills of a blank are tried without their last word, too
 const ONE_WORD = 0.2, QUANTILES = [0.3, 0.5, 0.7]; // a single word where that is probable; else these of longer lengths
 const IMPROBABLE = 0.2; // to end a span, or not, at less than this is not considered
-const SPARE = 2; // words by which a span may become longer than the length chosen
 const IN_A_ROW = 3; // so many tokens are not written twice in a row
 const PARTS = 12; // tokens in a word, at most
 const LOOKED_AT = 16; // of the most probable words of a blank; more where rules refuse them
-const UNTOLD = -1; // words of a blank whose length is not chosen yet
-const EASY = -0.25, TOKENS = 1.2; // log p of a token to come, and tokens in a word, where a search may not win any more
-const EVEN = 0.8; // fills of different lengths are compared by log p / tokens^this
-const LONGEST_SPAN = 64, LONGEST = LONGEST_SPAN / 2; // tokens, and words, in a blank of no given length
 const NO_REPEAT_WITHIN = 6; // symbols on either side
-
-// --- What is to be written --------------------------------------------------------------------------------------------
-
-/** A canvas whose touching blanks are taken as one span each; lengths count the words that begin inside. */
-export class Task {
-  constructor(tokenizer, maxLength, { ids, spaces }, blanks) {
-    Object.assign(this, { tokenizer, maxLength, ids: [], spans: [] });
-    let number = 0;
-    ids.forEach((id, i) => {
-      if (id === BLANK && i > 0 && ids[i - 1] === BLANK) {
-        this.spans.at(-1).blanks.push(blanks[number++]);
-        return;
-      }
-      if (id === BLANK) this.spans.push({ startsWord: spaces[number], blanks: [blanks[number++]] });
-      this.ids.push(id);
-    });
-    for (const span of this.spans) {
-      const sum = (key) => span.blanks.reduce((total, blank) => total + blank[key], 0) - (span.startsWord ? 0 : 1);
-      Object.assign(span, { least: sum("min"), most: sum("max") });
-    }
-    this.touching = this.spans.some((span) => span.blanks.length > 1);
-  }
-
-  begin() {
-    let number = 0;
-    const origins = this.ids.map((id) => (id === BLANK ? number++ : -1));
-    return this.writing({ items: this.ids, origins, logProb: 0, steps: [] });
-  }
-
-  /** Go on with the leftmost blank of a draft; a length that is given needs no choice. */
-  writing(draft) {
-    const writing = { draft, words: UNTOLD, spare: 0, parts: 0, afterSpace: false, length: UNTOLD, before: draft };
-    if (isFinished(draft)) return writing;
-    const { least, most } = this.span(draft);
-    return least === most ? { ...writing, words: least, length: least } : writing;
-  }
-
-  span(draft) {
-    return this.spans[originOf(draft)];
-  }
-
-  /** How many words the leftmost blank may hold at most. */
-  longest(draft) {
-    const room = this.maxLength - draft.items.length + 1, { least, most } = this.span(draft);
-    const others = this.spans.slice(originOf(draft) + 1).reduce((sum, span) => sum + Math.max(1, span.least), 0);
-    return Math.max(least, Math.min(most === Infinity ? LONGEST : most, room - others + blanksIn(draft) - 1));
-  }
-
-  /** Whether the leftmost blank may take another token and stay open. */
-  hasRoom(draft) {
-    const origin = originOf(draft);
-    const limited = this.spans[origin].most === Infinity && count(draft.origins, origin) > LONGEST_SPAN;
-    return draft.items.length < this.maxLength && !limited;
-  }
-
-  /** What a finished draft wrote into each of the user's blanks: lists of { token, logProb }. */
-  written(draft) {
-    const steps = draft.steps.values();
-    return this.spans.flatMap((span, number) => {
-      const tokens = draft.items.filter((_, i) => draft.origins[i] === number);
-      return divide(tokens, span.blanks, (token) => this.tokenizer.startsWord(token)).map((part) =>
-        part.map((token) => ({ token, logProb: steps.next().value })));
-    });
-  }
-}
-
-/** Divide what was written over blanks that touch: whole words, as evenly as their lengths allow. */
-function divide(tokens, blanks, startsWord) {
-  const starts = tokens.flatMap((token, i) => (i === 0 || startsWord(token) ? [i] : []));
-  const counts = blanks.map(({ min }) => min);
-  for (let left = starts.length - counts.reduce((a, b) => a + b); left > 0; left--) {
-    const open = counts.flatMap((words, i) => (words < blanks[i].max ? [i] : []));
-    if (!open.length) open.push(counts.length - 1);
-    counts[open.reduce((a, b) => (counts[b] < counts[a] ? b : a))] += 1;
-  }
-  let words = 0;
-  const cuts = [0, ...counts.slice(0, -1).map((more) => starts[(words += more)] ?? tokens.length), tokens.length];
-  return counts.map((_, i) => tokens.slice(cuts[i], cuts[i + 1]));
-}
-
-const isFinished = (draft) => !draft.items.includes(BLANK);
-const originOf = (draft) => draft.origins[draft.items.indexOf(BLANK)];
-const count = (items, wanted) => items.reduce((sum, item) => sum + (item === wanted), 0);
-const blanksIn = (draft) => count(draft.items, BLANK);
-
-/** How good the fill of the last blank is, beside others of other lengths. */
-function scoreOf({ draft, before }, tokens = 0) {
-  const written = draft.logProb - before.logProb + EASY * tokens;
-  return written / Math.max(1, draft.steps.length - before.steps.length + tokens) ** EVEN;
-}
-
-/** How good it can become, as far as is known: if all tokens to come are easy ones. */
-function hopeOf(writing) {
-  return scoreOf(writing, TOKENS * Math.max(1, writing.words));
-}
-
-/** Write a token into the leftmost blank, and leave a blank after it or not. */
-function write(draft, token, more, logProb) {
-  const at = draft.items.indexOf(BLANK);
-  const origin = draft.origins[at];
-  return {
-    items: [...draft.items.slice(0, at), token, ...(more ? [BLANK] : []), ...draft.items.slice(at + 1)],
-    origins: [...draft.origins.slice(0, at), origin, ...(more ? [origin] : []), ...draft.origins.slice(at + 1)],
-    logProb: draft.logProb + logProb,
-    steps: [...draft.steps, logProb],
-  };
-}
 
 // --- What may follow --------------------------------------------------------------------------------------------------
 
@@ -142,9 +34,10 @@ class View {
     const { task: { tokenizer }, writing: { draft } } = this, at = draft.items.indexOf(BLANK);
     const allowed = this.#kindsAllowed(at);
     const noLetters = at > 0 && tokenizer.wantsSpace(draft.items[at - 1]); // "door," is not "door,and"
+    const noQuotes = this.task.span(draft).blanks[0].quotes === NONE;
     for (let token = 0; token < this.logP.length; token++) {
       const refused = !allowed[tokenizer.kind(token)] || (noLetters && tokenizer.beginsWithLetter(token));
-      if (refused) this.logP[token] = -Infinity;
+      if (refused || (noQuotes && tokenizer.quotes(token))) this.logP[token] = -Infinity;
     }
     for (const token of repeats(draft.items, at, tokenizer)) this.logP[token] = -Infinity;
   }
@@ -185,10 +78,13 @@ class View {
     return best.map((i) => this.#ofLength(words[i], logP[i]));
   }
 
+  ofWords(wanted) {
+    const words = this.lengths;
+    return this.#ofLength(wanted, this.#logPLengths(words)[words.indexOf(wanted)]);
+  }
+
   #ofLength(words, logP) {
-    const draft = { ...this.writing.draft, logProb: this.writing.draft.logProb + logP };
-    const spare = Math.max(0, Math.min(SPARE, this.task.longest(draft) - words));
-    return { ...this.writing, draft, words, length: words, spare };
+    return this.task.ofLength(this.writing, words, logP);
   }
 
   // Words
@@ -200,28 +96,30 @@ class View {
   }
 
   #sides(token, logPMore) {
-    const { task, writing } = this, { tokenizer } = task, { words, parts } = this.#countsAfter(token);
+    const { task, writing } = this, { tokenizer } = task, { words, parts } = task.countsAfter(writing, token);
     const room = task.hasRoom(writing.draft), isSpace = token === tokenizer.space;
     let sides = words === 0 || !room ? [0] : [];
     if (room && (words > 0 || parts < PARTS)) sides.push(1);
-    if (room && (isSpace || tokenizer.opens(token))) sides = [1];
+    if (room && (isSpace || !this.#mayEnd(token))) sides = [1];
     if (sides.length === 2) sides = sides.filter((side) => logPMore[side] > Math.log(IMPROBABLE));
     return isSpace && !task.touching ? sides.filter((side) => side === 1) : sides;
   }
 
-  #countsAfter(token) {
-    const { writing } = this, starts = this.task.tokenizer.startsWord(token);
-    const spared = starts && writing.words === 0;
-    return {
-      words: writing.words - Number(starts && !spared),
-      spare: writing.spare - Number(spared),
-      parts: starts ? 1 : writing.parts + 1,
-    };
+  /** Whether the span may end with a token, by its marks; and not if it stands in another blank of the text. */
+  #mayEnd(token) {
+    const { task: { tokenizer }, task, writing: { draft } } = this, number = originOf(draft), { blanks, sentence } = task.span(draft);
+    const written = (origin) => draft.items.filter((item, i) => draft.origins[i] === origin && item !== BLANK);
+    const span = [...written(number), token];
+    const others = Array.from({ length: number }, (_, origin) => `${written(origin)}`);
+    if (tokenizer.opens(token) || others.includes(`${span}`)) return false;
+    const marks = span.reduce((sum, part) => sum + tokenizer.quotes(part), 0);
+    if (blanks.at(-1).quotes === EVEN_QUOTES && marks % 2) return false;
+    while (span.length > 1 && tokenizer.isClosing(span.at(-1))) span.pop();
+    return !sentence || tokenizer.endsSentence(span.at(-1));
   }
 
-  after({ token, more, logProb }) {
-    const draft = write(this.writing.draft, token, more, logProb);
-    return { ...this.writing, ...this.#countsAfter(token), draft, afterSpace: more && token === this.task.tokenizer.space };
+  after(action) {
+    return this.task.after(this.writing, action);
   }
 }
 
@@ -284,6 +182,14 @@ async function following(model, views, needs) {
   return found;
 }
 
+/** The actions of each view on a token; none where there is no token. */
+async function actionsOn(model, views, tokens) {
+  const asked = [...views.keys()].filter((v) => tokens[v] !== null), found = views.map(() => []);
+  const more = await model.more(asked.map((v) => views[v].fromBlank), asked.map((v) => [tokens[v]]));
+  asked.forEach((v, i) => { found[v] = views[v].actions([tokens[v]], more[i]); });
+  return found;
+}
+
 // --- The search -------------------------------------------------------------------------------------------------------
 
 /** The search of one request, blank by blank: fills of a few lengths, of which the best goes on to the next. */
@@ -326,6 +232,18 @@ class Track {
     if (!this.active.length) this.candidates = this.closed.slice(0, RERANK);
   }
 
+  /** Let fills that another length would have found compete with the candidates. */
+  add(found) {
+    const known = new Set(this.closed.map(({ draft }) => `${draft.items}`));
+    for (const writing of found) {
+      if (!writing || known.has(`${writing.draft.items}`)) continue;
+      known.add(`${writing.draft.items}`);
+      this.closed.push(writing);
+    }
+    this.closed.sort((a, b) => scoreOf(b) - scoreOf(a));
+    this.candidates = this.closed.slice(0, RERANK);
+  }
+
   /** Take the best of the candidates by how well each fits, and go on with the next blank. */
   decide(fits) {
     const order = [...fits.keys()].sort((a, b) => fits[b] - fits[a]);
@@ -364,6 +282,13 @@ export async function writeSpans(model, task, n, watch) {
     const reached = await following(model, await viewsOf(model, task, writings), beams);
     for (const track of waiting) track.advance(reached.splice(0, track.active.length).flat());
     const deciding = waiting.filter(({ candidates }) => candidates.length);
+    for (const track of deciding.filter(({ leads }) => leads)) {
+      track.add(await shorter(task, track.candidates.slice(0, SHORTENED), {
+        scoreOf,
+        viewsOf: (own) => viewsOf(model, task, own),
+        actionsOf: (views, tokens) => actionsOn(model, views, tokens),
+      }));
+    }
     const fits = await fitInPlace(model, deciding.flatMap((track) => track.leftOut()));
     for (const track of deciding) track.decide(fits.splice(0, track.candidates.length));
   }

@@ -45,6 +45,7 @@ export class Tokenizer {
     this.flags = Uint8Array.from(atob(flags), (character) => character.charCodeAt(0));
     this.space = space; // the token of a mere space, or null
     this.known = new Map(); // units of text and their ids
+    this.looks = new Map(); // what a token's text says of it
   }
 
   get size() {
@@ -123,6 +124,38 @@ export class Tokenizer {
   /** Whether a span does not end with this token. */
   opens(token) {
     return (this.flags[token] & OPENING) !== 0;
+  }
+
+  /** Whether a token is of marks alone. */
+  isMark(token) {
+    return this.#about(token).mark;
+  }
+
+  /** Whether a sentence may end with a token; of quotation marks and brackets that close, whether it is of them alone. */
+  endsSentence(token) {
+    return this.#about(token).ends;
+  }
+
+  isClosing(token) {
+    return this.#about(token).closing;
+  }
+
+  /** How many straight quotation marks a token has. */
+  quotes(token) {
+    return this.#about(token).quotes;
+  }
+
+  #about(token) {
+    if (!this.looks.has(token)) {
+      const text = this.decode([token]), opened = text.replace(/["'”’)\]»]+$/, "");
+      this.looks.set(token, {
+        mark: text.trim() !== "" && !/[\p{L}\p{N}\uFFFD]/u.test(text),
+        ends: /[.!?…]$/.test(opened),
+        closing: text !== "" && opened === "",
+        quotes: text.split('"').length - 1,
+      });
+    }
+    return this.looks.get(token);
   }
 
   /** Whether a token ends with a mark which a space follows. */

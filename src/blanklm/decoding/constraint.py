@@ -17,10 +17,12 @@ from blanklm.core.characters import check_text
 from blanklm.core.special import UNK
 from blanklm.core.template import Blank, Template
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.around import Quotes
 from blanklm.errors import ConstraintError, shortened
 from blanklm.options import LONGEST_LENGTH
 
 PUNCTUATION = string.punctuation + "…“”‘’«»—–"
+SENTENCE = 2  # words in a sentence, at least
 LONGEST_WORD = 200  # characters of a word; all the beginnings of an only-these word are kept
 LONGEST_PHRASE = 2000  # characters of what is required
 
@@ -102,6 +104,8 @@ class Rule:
     only: frozenset[str] = frozenset()  # the whole words that they must spell
     only_prefixes: frozenset[tuple[int, ...]] = frozenset()  # token sequences that begin one of them
     longest_only: int = 1  # tokens in the longest of them
+    sentence: bool = False  # whether it stands for one or more whole sentences
+    quotes: Quotes = Quotes.ANY  # the quotation marks that may be written
 
     @property
     def checks_words(self) -> bool:

@@ -11,9 +11,10 @@ from blanklm.core.characters import check_text
 from blanklm.core.special import BLANK
 from blanklm.core.template import Blank, Template, how_to_write_a_blank
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.around import as_one_line, for_sentences, quotes
 from blanklm.decoding.budget import LONGEST_SPAN, Rules
 from blanklm.decoding.capitals import constraint_in_small_letters, in_capitals, in_small_letters
-from blanklm.decoding.constraint import Constraint, compile_rules, per_blank
+from blanklm.decoding.constraint import SENTENCE, Constraint, Rule, compile_rules, per_blank
 from blanklm.decoding.draft import Draft
 from blanklm.errors import BlankLMError
 
@@ -49,6 +50,8 @@ class Request:
             raise BlankLMError(f"there is no blank in the text: {how_to_write_a_blank(text)}")
         capitals = tokenizer.words_have_parts and in_capitals(template)
         read = in_small_letters(template) if capitals else template
+        if tokenizer.kind == "bpe":
+            read = as_one_line(read)
         ids, spaces = tokenizer.encode_template(read)
         if len(ids) > max_length:
             raise BlankLMError(
@@ -59,6 +62,8 @@ class Request:
         if capitals:
             each = [constraint_in_small_letters(constraint) for constraint in each]
         by_blank = compile_rules(read, each, spaces, tokenizer)
+        if tokenizer.kind == "bpe":
+            by_blank = _by_what_is_around(by_blank, template)
         given = any(i != BLANK for i in ids)
         rules = Rules(by_blank, max_length, tokenizer, LONGEST_SPAN if given else None)
         unknown = [word for piece in read.pieces for word in tokenizer.unknown_words(piece)]
@@ -101,3 +106,10 @@ class Request:
 
     def _as_written(self, text: str) -> str:
         return text.upper() if self.capitals else text
+
+
+def _by_what_is_around(rules: Sequence[Rule], template: Template) -> tuple[Rule, ...]:
+    return tuple(
+        replace(rule, sentence=sentence and rule.max >= SENTENCE, quotes=marks)
+        for rule, sentence, marks in zip(rules, for_sentences(template), quotes(template), strict=True)
+    )

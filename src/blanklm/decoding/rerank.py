@@ -3,11 +3,13 @@
 A span that is probable word by word from left to right may fit badly with what follows it ("I hope you have a wonderful
 every day"), or say less than the text around it asks for. So the words near the span are left out in turn, and the
 log-probabilities of writing them again are summed: a pseudo-log-likelihood, by which fills of different lengths
-compare. Words that stand APART are left out together, which takes a third of the passes.
+compare once each word is worth WORTH. Marks at the end of a word stay when it is left out, as people leave them. Words
+that stand APART are left out together, which saves passes. A word that is said again costs ECHO.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,11 +20,13 @@ from blanklm.core.in_place import passes
 from blanklm.core.policy import SpanScorer
 from blanklm.core.special import BLANK
 from blanklm.core.texts import pad
-from blanklm.core.tokenizer import Tokenizer
+from blanklm.core.tokenizer import LONG_WORD, Tokenizer
 from blanklm.decoding.draft import Draft
 
 NEAR = 16  # tokens on either side of a span that are looked at
-APART = 4  # words
+APART = 6  # words: those that stand nearer need each other to be told
+WORTH = 0.25  # of a word that was written: of two fills that fit as well, the longer one says more
+ECHO = 2.0  # off for a long word that stands in the text already: of two, each makes the other probable
 TOKENS_AT_ONCE = 4096  # of canvases scored together
 
 
@@ -32,10 +36,11 @@ class Place:
 
     number: int  # of the word
     start: int
-    end: int
+    end: int  # of what follows, but for the marks at the end
     words: int  # that its blank is told to hold: 1, or 0 for the rest of a word
     token: int
     more: bool  # whether its word goes on
+    worth: float  # added to its log-probability: that of a word that was written, where it begins
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,32 @@ def _places(draft: Draft, origin: int, tokenizer: Tokenizer) -> list[Place]:
     span = [i for i, of in enumerate(draft.origins) if of == origin]
     begins = [i == 0 or bool(tokenizer.starts_word[item]) for i, item in enumerate(items)]
     starts = [i for i, item in enumerate(items) if begins[i] or BLANK in (item, items[i - 1])]
-    return [
-        Place(number, at, end, int(begins[at]), items[at], at + 1 < end)
-        for number, (start, end) in enumerate(pairwise((*starts, len(items))))
-        if items[start] != BLANK and end > span[0] - NEAR and start <= span[-1] + NEAR
-        for at in range(start, end)
+    words = [
+        (start, start + core_end(items[start:end], tokenizer), end) for start, end in pairwise((*starts, len(items)))
     ]
+    texts = Counter(items[start:core] for start, core, _ in words)
+    places = []
+    for number, (start, core, end) in enumerate(words):
+        if items[start] == BLANK or end <= span[0] - NEAR or start > span[-1] + NEAR:
+            continue
+        worth = WORTH if draft.origins[start] == origin else 0.0
+        if worth and texts[items[start:core]] > 1 and _is_long(items[start:core], tokenizer):
+            worth -= ECHO
+        for at in range(start, end):
+            until = core if at < core else end
+            places.append(Place(number, at, until, int(begins[at]), items[at], at + 1 < until, worth))
+            worth = 0.0
+    return places
+
+
+def core_end(word: Sequence[int], tokenizer: Tokenizer) -> int:
+    """Where the marks at the end of a word begin."""
+    return next((i + 1 for i in reversed(range(len(word))) if not tokenizer.marks[word[i]]), 0)
+
+
+def _is_long(word: Sequence[int], tokenizer: Tokenizer) -> bool:
+    text = "".join(tokenizer.token_texts[token] for token in word).strip()
+    return tokenizer.kind == "bpe" and text.isalpha() and len(text) >= LONG_WORD
 
 
 def _without(items: Sequence[int], places: Sequence[Place]) -> LeftOut:
@@ -85,7 +110,7 @@ def _without(items: Sequence[int], places: Sequence[Place]) -> LeftOut:
 
 @torch.inference_mode()
 def fit_in_place(policy: SpanScorer, fills: Sequence[Sequence[LeftOut]]) -> list[float]:
-    """The sum of the log-probabilities of all that was left out of each fill."""
+    """The sum of the log-probabilities of all that was left out of each fill, and of what its words are worth."""
     every = [(number, left_out) for number, own in enumerate(fills) for left_out in own]
     every.sort(key=lambda entry: len(entry[1].canvas))
     sums, read = [0.0] * len(fills), 0
@@ -93,7 +118,7 @@ def fit_in_place(policy: SpanScorer, fills: Sequence[Sequence[LeftOut]]) -> list
         members = every[read : read + len(group)]
         log_p = iter(_log_probs(policy, [left_out for _, left_out in members]))
         for number, left_out in members:
-            sums[number] += sum(next(log_p) for _ in left_out.places)
+            sums[number] += sum(next(log_p) + place.worth for place in left_out.places)
         read += len(group)
     return sums
 

@@ -79,7 +79,7 @@ class CanvasView(View):
         log_p = self.log_p[words].tolist()
         return [
             [
-                self.after(token, more, log_p_token + log_p_side[more])
+                self.task.after(self.writing, token, more, log_p_token + log_p_side[more])
                 for more in self._worth_a_try(self.mores(token), log_p_side)
                 if self.accepts(token, more)
             ]
@@ -128,5 +128,6 @@ class PageView(View):
         if token == EOS:
             return [replace(self.writing, draft=self.writing.draft.close(log_p), page=self.page)]
         mores = tuple(more for more in self.mores(token) if self.accepts(token, more))
-        written = replace(self.after(token, True, log_p), page=self.page, symbol=token, mores=mores)
+        written = self.task.after(self.writing, token, True, log_p)
+        written = replace(written, page=self.page, symbol=token, mores=mores)
         return [written] if mores else []

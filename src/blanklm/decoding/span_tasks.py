@@ -12,7 +12,7 @@ import numpy as np
 
 from blanklm.core.special import BLANK
 from blanklm.decoding.budget import LONGEST_SPAN
-from blanklm.decoding.constraint import Rule
+from blanklm.decoding.constraint import SENTENCE, Rule
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.request import Request
 
@@ -20,6 +20,7 @@ UNTOLD = -1  # words of a blank whose length is not chosen yet
 EASY = -0.25  # log p of each token to come, where a search looks whether it could still win
 TOKENS = 1.2  # in a word to come, about
 EVEN = 0.8  # fills of different lengths are compared by log p / tokens^this: by 1, longer ones win, by 0, shorter ones
+SPARE = 2  # words by which a span may become longer than the length chosen
 LONGEST = LONGEST_SPAN // 2  # words in a blank of no given length
 
 
@@ -35,7 +36,8 @@ class Span:
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> Span:
         starts = rules[0].lead_starts_word is not False
-        least, most = sum(rule.min for rule in rules), sum(rule.max for rule in rules)
+        least = sum(max(rule.min, SENTENCE if rule.sentence else 1) for rule in rules)
+        most = sum(rule.max for rule in rules)
         return cls(tuple(rules), least - (not starts), most - (not starts), starts)
 
 
@@ -75,6 +77,27 @@ class Task:
         """What to go on with after a step: the next blank, if the step has filled the one before."""
         filled = after.draft.items.count(BLANK) < before.draft.items.count(BLANK)
         return self.writing(after.draft, after.page) if filled else after
+
+    def of_length(self, writing: Writing, words: int, log_prob: float) -> Writing:
+        """The writing with a length chosen for its leftmost blank."""
+        draft = writing.draft
+        draft = replace(draft, log_prob=draft.log_prob + log_prob, path_log_prob=draft.path_log_prob + log_prob)
+        room = self.longest(draft) - words
+        return replace(writing, draft=draft, words=words, length=words, spare=max(0, min(SPARE, room)))
+
+    def after(self, writing: Writing, token: int, more: bool, log_prob: float) -> Writing:
+        """The writing with a token more; without ``more``, it ends the span."""
+        words, spare, parts, after_space = self.counts_after(writing, token)
+        draft = writing.draft.write(0, token, False, more, log_prob)
+        return replace(writing, draft=draft, words=words, spare=spare, parts=parts, after_space=more and after_space)
+
+    def counts_after(self, writing: Writing, token: int) -> tuple[int, int, int, bool]:
+        """After a token: words still to begin and to spare, tokens of the last word, whether that is a mere space."""
+        tokenizer = self.request.rules.tokenizer
+        starts = bool(tokenizer.starts_word[token])
+        more, spared = (0, 1) if starts and writing.words == 0 else (int(starts), 0)
+        parts = 1 if starts else writing.parts + 1
+        return writing.words - more, writing.spare - spared, parts, token == tokenizer.space
 
     def span(self, draft: Draft) -> Span:
         return self.spans[draft.origins[draft.leftmost]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from blanklm.core.policy import SIDES
 from blanklm.core.tokenizer import Tokenizer
+from blanklm.decoding.around import CLOSING, QUOTE, SENTENCE_ENDS, Quotes
 from blanklm.decoding.budget import OpenBlank, nearby
 from blanklm.decoding.draft import Draft
 from blanklm.decoding.greedy import vocabulary_masks
@@ -24,7 +25,6 @@ from blanklm.errors import ConstraintError
 
 ONE_WORD = 0.2  # a single word is written where it is this probable
 QUANTILES = (0.3, 0.5, 0.7)  # else these quantiles of the longer lengths are tried
-SPARE = 2  # words by which a span may become longer than the length chosen
 IN_A_ROW = 3  # so many tokens are not written twice in a row
 PARTS = 12  # tokens in a word, at most
 LOOKED_AT = 16  # of the most probable words of a blank; more where rules refuse them
@@ -41,16 +41,25 @@ class Vocabulary:
     letters: Tensor  # [V] whether a token begins with a letter
     opening: frozenset[int]  # tokens that a span does not end with
     space_after: frozenset[int]  # tokens that end with a mark which a space follows
+    quotes: Tensor  # [V] whether a token has straight quotation marks
+    odd_quotes: frozenset[int]  # tokens that have an odd number of them
+    ends: frozenset[int]  # tokens by which a sentence ends
+    closing: frozenset[int]  # tokens of quotation marks and brackets alone, which may stand after these
 
     @classmethod
     @lru_cache(maxsize=16)
     def of(cls, tokenizer: Tokenizer, device: torch.device) -> Vocabulary:
-        ends = [text[-1:] for text in tokenizer.token_texts]
+        texts = tokenizer.token_texts
+        ends = [text[-1:] for text in texts]
         return cls(
             kinds=_kinds(tokenizer, device),
             letters=torch.from_numpy(tokenizer.edges[:, 0] == 1).to(device),
             opening=frozenset(i for i, end in enumerate(ends) if end in OPENING),
             space_after=frozenset(i for i, end in enumerate(ends) if end in SPACE_AFTER),
+            quotes=torch.tensor([QUOTE in text for text in texts], device=device),
+            odd_quotes=frozenset(i for i, text in enumerate(texts) if text.count(QUOTE) % 2),
+            ends=frozenset(i for i, text in enumerate(texts) if text.rstrip(CLOSING).endswith(SENTENCE_ENDS)),
+            closing=frozenset(i for i, text in enumerate(texts) if text and not text.strip(CLOSING)),
         )
 
 
@@ -79,7 +88,10 @@ def forbid(log_p: Tensor, members: Sequence[tuple[Task, Writing]]) -> None:
         at = writing.draft.leftmost
         if at > 0 and writing.draft.items[at - 1] in vocabulary.space_after:  # "door," is not "door,and"
             log_p[r, vocabulary.letters] = -math.inf
-        writable = task.span(writing.draft).rules[0].writable
+        rule = task.span(writing.draft).rules[0]
+        if rule.quotes is Quotes.NONE:
+            log_p[r, vocabulary.quotes] = -math.inf
+        writable = rule.writable
         if writable is not None:
             log_p[r, ~torch.from_numpy(writable).to(device)] = -math.inf
 
@@ -165,13 +177,13 @@ class View(ABC):
             log_p = log_p - math.log(2) * np.maximum(0, np.asarray(words) - last + 1)
         return log_p - np.logaddexp.reduce(log_p)
 
+    def of_words(self, words: int) -> Writing:
+        """The writing with this length."""
+        return self._of_length(self._lengths.index(words))
+
     def _of_length(self, number: int) -> Writing:
         """The writing with the length of this number among those that are open."""
-        words, log_p = self._lengths[number], float(self._log_p_lengths[number])
-        draft = self.writing.draft
-        draft = replace(draft, log_prob=draft.log_prob + log_p, path_log_prob=draft.path_log_prob + log_p)
-        room = self.task.longest(draft) - words
-        return replace(self.writing, draft=draft, words=words, length=words, spare=max(0, min(SPARE, room)))
+        return self.task.of_length(self.writing, self._lengths[number], float(self._log_p_lengths[number]))
 
     # --- Tokens -----------------------------------------------------------------------------------------------------
 
@@ -191,14 +203,35 @@ class View(ABC):
     def mores(self, token: int) -> list[bool]:
         """Whether a span may go on after a token (True), or may end (False), by its length and how it looks."""
         tokenizer = self.task.request.rules.tokenizer
-        words, _, parts, is_space = self._counts_after(token)
+        words, _, parts, is_space = self.task.counts_after(self.writing, token)
         room = self.task.has_room(self.writing.draft)
-        if room and (is_space or token in Vocabulary.of(tokenizer, self.log_p.device).opening):
+        if room and (is_space or not self._may_end(token)):
             return [True]
         mores = [False] if words == 0 or not room else []
         if room and (words > 0 or (tokenizer.words_have_parts and parts < PARTS)):
             mores.append(True)
         return mores
+
+    @cached_property
+    def _spans(self) -> list[list[int]]:
+        """What was written into each blank, up to the one that is open."""
+        draft = self.writing.draft
+        *before, here = draft.spans(len(self.task.spans))[: draft.origins[draft.leftmost] + 1]
+        return [*before, here[:-1]]
+
+    def _may_end(self, token: int) -> bool:
+        """Whether the span may end with a token, by its marks; and not if it stands in another blank of the text."""
+        tokenizer, rule = self.task.request.rules.tokenizer, self.task.span(self.writing.draft).rules[-1]
+        vocabulary = Vocabulary.of(tokenizer, self.log_p.device)
+        *others, begun = self._spans
+        span = [*begun, token]
+        if token in vocabulary.opening or (tokenizer.words_have_parts and span in others):
+            return False
+        if rule.quotes is Quotes.EVEN and sum(part in vocabulary.odd_quotes for part in span) % 2:
+            return False
+        while len(span) > 1 and span[-1] in vocabulary.closing:
+            span.pop()
+        return not rule.sentence or span[-1] in vocabulary.ends
 
     def accepts(self, token: int, more: bool) -> bool:
         """Whether the words that this spells are allowed."""
@@ -207,22 +240,6 @@ class View(ABC):
             return True  # some blanks touch: no words are checked
         open_blank = OpenBlank(0, rules.by_blank[draft.origins[draft.leftmost]], None, _any_sides)
         return rules.accepts(draft, open_blank, token, SIDES.index((False, more)))
-
-    def after(self, token: int, more: bool, log_prob: float) -> Writing:
-        """The writing with a token more; without ``more``, it ends the span."""
-        words, spare, parts, after_space = self._counts_after(token)
-        draft = self.writing.draft.write(0, token, False, more, log_prob)
-        return replace(
-            self.writing, draft=draft, words=words, spare=spare, parts=parts, after_space=more and after_space
-        )
-
-    def _counts_after(self, token: int) -> tuple[int, int, int, bool]:
-        """After a token: words still to begin and to spare, tokens of the last word, whether that is a mere space."""
-        tokenizer, writing = self.task.request.rules.tokenizer, self.writing
-        starts = bool(tokenizer.starts_word[token])
-        more, spared = (0, 1) if starts and writing.words == 0 else (int(starts), 0)
-        parts = 1 if starts else writing.parts + 1
-        return writing.words - more, writing.spare - spared, parts, token == tokenizer.space
 
 
 def _any_sides() -> np.ndarray:

@@ -22,10 +22,12 @@ from blanklm.decoding.draft import Draft
 from blanklm.decoding.options import FillOptions, SampleOptions
 from blanklm.decoding.request import Request
 from blanklm.decoding.rerank import LeftOut, canvases_near, fit_in_place
+from blanklm.decoding.shorten import shorter
 from blanklm.decoding.span_scores import begin, views
 from blanklm.decoding.span_tasks import UNTOLD, Task, Writing
 from blanklm.decoding.span_view import View
 
+SHORTENED = 2  # so many of the best fills of a blank are tried without their last word, too
 HYPOTHESES = 2  # of each length, at least: by one, a word that cannot be the last is noticed too late
 
 
@@ -60,6 +62,11 @@ def _decide(policy: SpanScorer | SpanWriter, tracks: Sequence[_Track]) -> None:
     if isinstance(policy, SpanWriter):
         fits = [0.0] * sum(len(track.candidates) for track in tracks)
     else:
+        leading = [track for track in tracks if track.leads and track.rerank > 1]
+        tried = [track.candidates[:SHORTENED] for track in leading]
+        found = iter(shorter(policy, [(t.task, one) for t, own in zip(leading, tried, strict=True) for one in own]))
+        for track, own in zip(leading, tried, strict=True):
+            track.add([next(found) for _ in own])
         fits = fit_in_place(policy, [canvases for track in tracks for canvases in track.left_out()])
     rest = iter(fits)
     for track in tracks:
@@ -134,6 +141,13 @@ class _Track:
             self.active = [writing for writing in self.active if writing.hope > best]
         if not self.active:
             self.candidates = self.closed[: self.rerank]
+
+    def add(self, found: Sequence[Writing | None]) -> None:
+        """Let fills that another length would have found compete with the candidates."""
+        known = {writing.draft.items for writing in self.closed}
+        new = {one.draft.items: one for one in found if one is not None and one.draft.items not in known}
+        self.closed = sorted((*self.closed, *new.values()), key=lambda writing: -writing.score)
+        self.candidates = self.closed[: self.rerank]
 
     def decide(self, fits: Sequence[float]) -> None:
         """Take the best of the candidates by how well each fits, and go on with the next blank."""

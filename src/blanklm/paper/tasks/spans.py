@@ -22,6 +22,7 @@ import numpy as np
 from blanklm.core.canvas import Fill
 from blanklm.core.template import Blank, Template
 from blanklm.data import MaskedText
+from blanklm.decoding.around import ABBREVIATIONS
 from blanklm.errors import DataError
 from blanklm.paper.tasks.fluency import Judge
 from blanklm.paper.tasks.infilling import Filler, Progress, failure, fills_of
@@ -35,7 +36,6 @@ RESAMPLES = 1000
 NEAR, LONG_WORD = 6, 4  # an echo: so many words from itself at most, so many letters at least
 
 _ENDS, _CLOSING = ".!?…", "\"'”’)]»"
-_ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "prof", "gen", "rev", "sr", "jr", "vs", "e.g", "i.e", "fig"))
 
 # Each metric is a ratio of two sums over texts (see ``_counts``).
 _RATIOS = {
@@ -118,7 +118,7 @@ def _ends_sentence(word: str, following: str) -> bool:
     core = _bare(word)
     if not core:
         return True
-    if word.endswith(".") and (core in _ABBREVIATIONS or (len(core) == 1 and core.isalpha() and core != "i")):
+    if word.endswith(".") and (core in ABBREVIATIONS or (len(core) == 1 and core.isalpha() and core != "i")):
         return False
     return not _bare(following, fold=False)[:1].islower()
 
