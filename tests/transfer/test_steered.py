@@ -12,7 +12,7 @@ from blanklm.errors import CheckpointError
 from blanklm.transfer.marking import carriers, grown
 from blanklm.transfer.steered import SteeredTransfer
 
-TIRED, PROUD = "I am really tired today.", "We are very proud of our daughter."
+TIRED, GARDEN = "I am really tired today.", "The garden looks beautiful in spring."
 pytestmark = pytest.mark.slow
 
 
@@ -28,9 +28,9 @@ def test_it_is_the_default_and_stands_on_english(tone):
 
 
 def test_votes_add_up_to_the_style_of_a_text_and_show_the_words_that_carry_it(tone):
-    assert tone.log_probs([TIRED, PROUD]).argmax(1).tolist() == [0, 1]
-    np.testing.assert_allclose(np.exp(tone.log_probs([TIRED, PROUD])).sum(1), 1.0)
-    for text, word in ((TIRED, "tired"), (PROUD, "proud")):
+    assert tone.log_probs([TIRED, GARDEN]).argmax(1).tolist() == [0, 1]
+    np.testing.assert_allclose(np.exp(tone.log_probs([TIRED, GARDEN])).sum(1), 1.0)
+    for text, word in ((TIRED, "tired"), (GARDEN, "beautiful")):
         marked = tone.mark(text)
         assert [word.text for word in marked.words if word.masked] == [word]
         assert max(marked.words, key=lambda word: word.weight).text == word
@@ -38,7 +38,7 @@ def test_votes_add_up_to_the_style_of_a_text_and_show_the_words_that_carry_it(to
 
 
 def test_what_is_not_masked_stays_and_the_rest_gets_the_other_style(tone):
-    for text, to in ((TIRED, "positive"), (PROUD, "negative")):
+    for text, to in ((TIRED, "positive"), (GARDEN, "negative")):
         rewritten = tone.rewrite(text, to, n=3)
         assert rewritten.marked.canvas in {rewrite.canvas for rewrite in tone.rewrite(text, to, n=40).rewrites}
         for rewrite in rewritten.rewrites:
@@ -51,7 +51,7 @@ def test_what_is_not_masked_stays_and_the_rest_gets_the_other_style(tone):
 
 
 def test_texts_are_rewritten_the_same_alone_and_together_and_masks_may_be_chosen(tone):
-    together = tone.rewrite([PROUD, TIRED], "positive", samples=4)
+    together = tone.rewrite([GARDEN, TIRED], "positive", samples=4)
     assert tone.rewrite([TIRED], "positive", numbers=[1], samples=4)[0].text == together[1].text
     mine = tone.rewrite(TIRED, "positive", mask=["really"], samples=2)
     assert mine.marked.canvas == "I am ___ tired today." and mine.text.endswith(" tired today.")

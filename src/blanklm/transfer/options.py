@@ -11,6 +11,7 @@ from blanklm.errors import OptionError
 from blanklm.options import check_number, check_options, option
 
 SAMPLES = 10
+AS_SUITS = "Default: what suits the model."
 TEMPERATURE = 0.7  # chosen with the contrast for the bundled model on validation sentences (docs/results.md)
 CONTRAST = 1.0
 MAX_CONTRAST = 10
@@ -39,13 +40,13 @@ class Weights:
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """How ``rewrite`` masks, samples and ranks; ``contrast`` None: as the model was loaded."""
+    """How ``rewrite`` masks, samples and ranks; None: what suits the model (``completed``), as it was loaded."""
 
     n: int = option(1, "How many rewrites per text, best first.", "--n", "-n", ge=1)
-    samples: int = option(SAMPLES, "How many times to fill each mask, to choose from.", ge=1, le=10_000)
-    content: float = option(Weights.content, "Weight of keeping words, in ranking.", ge=0, le=1000)
+    samples: int | None = option(None, f"How many times to fill each mask, to choose from. {AS_SUITS}", ge=1, le=10_000)
+    content: float | None = option(None, f"Weight of keeping words, in ranking. {AS_SUITS}", ge=0, le=1000)
     fluency: float | None = option(
-        None, "Weight of how probable what was written is, in ranking. Default: what suits the model.", ge=0, le=1000
+        None, f"Weight of how probable what was written is, in ranking. {AS_SUITS}", ge=0, le=1000
     )
     repetition: float = option(Weights.repetition, "Penalty for each repeated word, in ranking.", ge=0, le=1000)
     try_smaller_masks: bool = option(
@@ -74,12 +75,23 @@ class TransferOptions:
             settings |= vars(weights)
         return replace(options or cls(), **settings)
 
-    def weights(self, fluency: float) -> Weights:
-        """The weights of the score, where ``fluency`` suits the model."""
-        return Weights(self.content, fluency if self.fluency is None else self.fluency, self.repetition)
+    def completed(self, samples: int, weights: Weights) -> TransferOptions:
+        """Fill in what suits a model where nothing was chosen."""
+        return replace(
+            self,
+            samples=samples if self.samples is None else self.samples,
+            content=weights.content if self.content is None else self.content,
+            fluency=weights.fluency if self.fluency is None else self.fluency,
+        )
+
+    @property
+    def weights(self) -> Weights:
+        assert self.content is not None and self.fluency is not None, "not completed"
+        return Weights(self.content, self.fluency, self.repetition)
 
     @property
     def sampling(self) -> SampleOptions:
+        assert self.samples is not None, "not completed"
         return SampleOptions(n=self.samples, temperature=self.temperature, seed=self.seed)
 
 

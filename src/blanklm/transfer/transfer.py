@@ -31,7 +31,7 @@ from blanklm.models.tone import Tone
 from blanklm.training import checkpoint
 from blanklm.training.epochs import split_by_budget
 from blanklm.transfer.marking import MAX_MASKS, MarkedText, Mask, Span, check_text, mark_words
-from blanklm.transfer.options import CONTRAST, TransferOptions, Weights, check_contrast
+from blanklm.transfer.options import CONTRAST, SAMPLES, TransferOptions, Weights, check_contrast
 from blanklm.transfer.results import Rewrite, TextRewrites, count_repetitions, overlap
 from blanklm.transfer.surface import interleave, is_print, is_tokenised, to_print
 
@@ -92,7 +92,7 @@ class Transfer:
     ``SteeredTransfer`` (``transfer/steered.py``) has a model of the votes of words in place of the classifier.
     """
 
-    fluency_weight = Weights.fluency  # where the options give none
+    samples, weights = SAMPLES, Weights()  # where the options give none
 
     def __init__(
         self,
@@ -145,6 +145,10 @@ class Transfer:
     def longest(self) -> int:
         """Return how many words and punctuation marks a text may have."""
         return min([self.classifier.model.config.max_length, *(writer.longest for writer in self.writers)])
+
+    def options(self, options: TransferOptions | None, settings: dict[str, Any]) -> TransferOptions:
+        """Return the options of a call, with what suits this model where nothing was chosen."""
+        return TransferOptions.of(options, settings).completed(self.samples, self.weights)
 
     def style_number(self, style: str) -> int:
         if style not in self.styles:
@@ -247,13 +251,13 @@ class Transfer:
         place in the list, unless ``numbers`` says otherwise. ``wanted`` is called now and then for each text; if it
         returns False, the text is given up and its result is None.
         """
-        options = TransferOptions.of(options, settings)
+        options = self.options(options, settings)
         style = self.style_number(to)
         single = isinstance(texts, str | MarkedText)
         marked = self._mark([texts] if isinstance(texts, str | MarkedText) else texts, mask)
         pools = self.candidates(marked, style, options, progress=progress, numbers=numbers, wanted=wanted)
         log_p_styles = self.log_probs([m.text for m in marked])  # [texts, styles]
-        weights = options.weights(self.fluency_weight)
+        weights = options.weights
         results: list[TextRewrites | None] = []
         for m, pool, log_p in zip(marked, pools, log_p_styles, strict=True):
             rewrites = tuple(self.rank(m.text, pool, style, weights)[: options.n])
@@ -278,7 +282,7 @@ class Transfer:
         **settings: Any,
     ) -> list[list[tuple[MaskedText, Fill]]]:
         """Sample fills of each mask of each text, smaller masks first; the arguments are those of ``rewrite``."""
-        options = TransferOptions.of(options, settings)
+        options = self.options(options, settings)
         writer = self._writer(style, options.contrast)
         masks = [self.masks(m, options.try_smaller_masks) for m in marked]
         requests: list[Request] = []

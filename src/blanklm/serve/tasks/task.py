@@ -92,7 +92,7 @@ def options_of(options_type: type[OptionsType], body: TaskBody, limits: Limits, 
     except OptionError as error:
         raise Refusal(422, "invalid", str(error), error.option) from None
     for name in counts:
-        if values[name] > limits.candidates:
+        if values[name] is not None and values[name] > limits.candidates:
             message = f"{name} is {values[name]}, and at most {limits.candidates} candidates are allowed"
             raise Refusal(422, "too_many_candidates", message, name)
     return options

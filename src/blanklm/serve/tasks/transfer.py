@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,9 @@ class TransferTask(Task[Transfer, TextsToRewrite]):
 
     def jobs(self, models: Mapping[str, Transfer], body: TextsToRewrite, limits: Limits, client: Client) -> list[Job]:
         name, model = next(iter(models.items()))
-        options = options_of(TransferOptions, body, limits, "n", "samples")
+        options = model.options(options_of(TransferOptions, body, limits, "n", "samples"), {})
+        samples = min(options.samples or 1, limits.candidates)
+        options = replace(options, samples=samples)
         if body.to not in model.styles:
             raise Refusal(422, "no_such_style", f"the model writes in {' and '.join(model.styles)}", "to")
         texts = [TextToRewrite(text=entry) if isinstance(entry, str) else entry for entry in body.texts]
@@ -54,7 +57,7 @@ class TransferTask(Task[Transfer, TextsToRewrite]):
         for place, entry in enumerate(texts):
             with refusing_text(place):
                 marked = model.mark(entry.text, entry.mask or body.mask)
-            size = len(marked.words) * options.samples * MAX_MASKS
+            size = len(marked.words) * samples * MAX_MASKS
             jobs.append(Job(self.name, group, (place, marked, client.waits), run, client, size))
         return jobs
 
