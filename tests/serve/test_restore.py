@@ -342,6 +342,31 @@ def test_a_text_without_gaps_is_placed_and_dated_all_the_same(opened):
     expect(page.locator("#gaps")).to_be_hidden()
 
 
+def test_each_gap_is_shown_when_it_is_restored(opened):
+    """The server's answer is put together here, so that it can be seen between two of its events."""
+    page = opened({"text": "α [.] β"})
+    expect(result(page)).to_contain_text("α [")
+    page.evaluate("""() => { window.fetch = async () => new Response(new ReadableStream({ start(to) {
+        window.send = (name, data) => to.enqueue(new TextEncoder().encode(
+            `event: ${name}\\ndata: ${JSON.stringify({ text: 0, ...data })}\\n\\n`));
+        window.done = () => to.close();
+    } })) }""")
+    answer = in_python(LEIDEN)
+    send = "([name, data]) => window.send(name, data)"
+    page.get_by_label("A damaged Greek or Latin text").fill(LEIDEN)
+    page.locator("#restore-editor").get_by_role("button", name="Restore").click()
+    page.evaluate(send, ["gap", {"gap": answer["gaps"][0]}])
+    expect(page.locator("#gaps .card")).to_have_count(1)
+    expect(page.locator("#restore-result")).to_contain_text(answer["gaps"][0]["restorations"][0]["written"])
+    expect(page.locator("#restore-result")).to_contain_text("[---]")
+    page.evaluate(send, ["gap", {"gap": answer["gaps"][1]}])
+    expect(page.locator("#gaps .card")).to_have_count(2)
+    page.evaluate(send, ["restore", {"result": answer}])
+    page.evaluate("window.done()")
+    expect(result(page)).to_have_text(answer["text"])
+    expect(page.locator("#gaps .card")).to_have_count(2)
+
+
 def test_another_restoration_can_be_chosen_and_the_link_keeps_it(opened):
     page = opened({"text": LEIDEN})
     second = in_python(LEIDEN)["gaps"][0]["restorations"][1]["text"]

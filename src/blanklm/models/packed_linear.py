@@ -51,7 +51,7 @@ def pack_linears(module: nn.Module) -> None:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Return x W^T [N, out] of x [N, in] and a ``weight`` [out, in] in float32 on a CPU, by the kernel where it is."""
-    if not has_kernel() or not len(x):
+    """Return x W^T [N, out] of x [N, in] and a ``weight`` [out, in] on a CPU, in float32 by the kernel where it is."""
+    if not has_kernel() or x.dtype != torch.float32 or not len(x):
         return F.linear(x, weight)
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
