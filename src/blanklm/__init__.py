@@ -2,7 +2,7 @@
 
 >>> from blanklm import BlankLM
 >>> BlankLM.from_pretrained().fill("She opened the ___ and ___.").text
-'She opened the door and went out again.'
+'She opened the door and went out.'
 """
 
 from typing import TYPE_CHECKING, Any

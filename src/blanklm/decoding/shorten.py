@@ -42,8 +42,8 @@ def shorter(policy: SpanScorer, members: Sequence[tuple[Task, Writing]]) -> list
             found.append(None)
             continue
         start, *rest = [next(reached) for _ in range(len(ids) + 1)]
-        rewritten = _rewritten(start, rest, _words(task, ids), ids)
-        found.append(rewritten if rewritten is not None and rewritten.score > longer.score - WORSE else None)
+        one = _rewritten(start, rest, _words(task, ids), ids)
+        found.append(one if one is not None and one.score > longer.score - WORSE else None)
     return found
 
 
