@@ -55,7 +55,7 @@ SURE = 0.45  # the least score of a sentence by VADER, of 1
 LEFT_OUT = re.compile(
     r"\?|please|thank|^(?:yes|ok|okay|no|sure|great|hi|hello|well|right|oh|perfect|awesome)\b"
     r"|\b(?:kill|die[sd]?\b|dying|dead|death|murder|prison|jail|arrest|attack|war\b|wars|army|bomb|crim|guilty|victim|"
-    r"disease|cancer|accident|injur|weapon|gun\b|guns|shoot|shot\b|steal|stole|thie[fv]|rape|suicid|terror|hell\b|slave|"
+    r"disease|cancer|accident|injur|weapon|gun\b|guns|shoot|shot\b|steal|stole|thief|thieve|rape|suicid|terror|hell\b|slave|"
     r"blood|battle|enem|fire[ds]?\b|defeat|prize|award|medal|champion|elected|festival|sick|\bill\b|vomit|pain|hurt|"
     r"wound|\bpoor\b|poverty|hungry|homeless|blind|\bdeaf|\bcry\b|cried|cries)",
     re.IGNORECASE,
