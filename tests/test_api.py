@@ -316,7 +316,7 @@ def test_the_default_model_fills_at_once():
 
 
 def test_the_default_model_is_the_first_of_the_bundled_and_none_is_large():
-    assert blanklm.pretrained.bundled()[:2] == ["english", "english-small"]
+    assert blanklm.pretrained.bundled()[:3] == ["english", "tone", "english-small"]  # the default of transfer second
     greatest = {"english": 70e6, "english-small": 9e6}
     for name in blanklm.pretrained.bundled():
         folder = blanklm.pretrained.HERE / name

@@ -25,7 +25,7 @@ class Scripted(Restorer):
         super().__init__(random.model, random.tokenizer, {"language": "greek"})
         self.answers, self.abstains, self.read = answers, abstains, []
 
-    def restore(self, parts, options, progress):
+    def restore(self, parts, options, progress, ready):
         self.read.append([(part.min, part.max) if isinstance(part, Blank) else part for part in parts])
         gaps = []
         for number, answer in enumerate(self.answers[: sum(isinstance(part, Blank) for part in parts)]):
@@ -33,6 +33,7 @@ class Scripted(Restorer):
             places = tuple({character: 0.25 * (i + 1)} for i, character in enumerate(candidates[0].text))
             reason = "it does not know" if number in self.abstains else None
             gaps.append(GapRestoration(candidates, places, {len(candidates[0].text): 1.0}, reason))
+            ready(number, gaps[-1])
             progress(1)
         return Restoration.of(gaps, 1)
 

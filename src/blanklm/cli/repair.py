@@ -71,7 +71,8 @@ def print_words(language_model: BlankLM, lines: Iterator[Line], as_json: bool) -
             terminal().print(_shaded(text, words), soft_wrap=True)
         else:
             for word in words:
-                expected = f"  {word.expected[0][0]}" if word.surprise > 0 else ""
+                likeliest = word.expected[0][0] if word.expected else word.text
+                expected = f"  {likeliest}" if likeliest != word.text else ""
                 print(f"{100 * math.exp(word.log_prob):8.3f}%  {word.text:<16}{expected}".rstrip())
 
     _each(lines, scored, show, as_json)

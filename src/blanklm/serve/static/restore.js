@@ -106,6 +106,7 @@ async function restore({ text, chosen = new Map() }, { remember = true } = {}) {
     for (const [gap, rank] of choices) if (!shown.gaps[gap - 1]?.restorations[rank]) choices.delete(gap);
     say(shown.gaps.length ? "" : "There is no gap to restore in this text.");
     for (const id of SECTIONS) $(id).hidden = id === "gaps" && !shown.gaps.length;
+    $("restore-download").disabled = false;
     showAll();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -125,6 +126,7 @@ function showGap(text, gap, begun) {
     list.replaceChildren();
     for (const id of SECTIONS) $(id).hidden = !["gaps", "restore-written"].includes(id);
     $("restore-together").hidden = true;
+    $("restore-download").disabled = true; // until the text is whole
     $("view-restore").classList.remove("waiting");
   }
   if (!gap.restorations[choices.get(gap.gap)]) choices.delete(gap.gap);
