@@ -10,9 +10,9 @@ export const title = "Transfer";
 export const box = "transfer-text";
 
 const EXAMPLES = [
-  ["negative", "The employees were super nice and efficient!"],
   ["positive", "The meeting was a complete waste of time."],
   ["negative", "We had a wonderful holiday in Spain."],
+  ["negative", "The employees were super nice and efficient!"],
   ["positive", "My brother hates his new job."],
 ];
 const READINGS = 5;
