@@ -22,6 +22,7 @@ from blanklm.errors import BlankLMError
 from blanklm.models.attention import LayerCache
 from blanklm.models.llama import LlamaEncoder
 from blanklm.models.span_blm import SpanBLM, SpanScores, SpanTargets
+from blanklm.models.styled_blm import contrasted
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,7 @@ class SteeredSpanBLM(SpanBLM):
         if self.styles is None or not self.contrast:
             return scores
         others = [style for style in range(self.vectors.shape[1]) if style != int(self.styles)]
-        total = sum(
+        log_p = [
             self.in_style(style).score_spans(canvases, lengths, longest, words).log_p_first for style in others
-        )  # [K, V]
-        # Padding and blanks have probability 0 in every style: -inf - -inf is set to no difference.
-        difference = (scores.log_p_first - total / len(others)).nan_to_num(0.0)  # [K, V]
-        return replace(scores, log_p_first=(scores.log_p_first + self.contrast * difference).log_softmax(1))
+        ]  # [K, V] each
+        return replace(scores, log_p_first=contrasted(scores.log_p_first, log_p, self.contrast))

@@ -7,6 +7,7 @@ g > 0 it predicts words by p(w | c, b, s) * (p(w | c, b, s) / p(w | c, b, other 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -60,10 +61,8 @@ class StyledBLM(BLM):
         if not self.contrast:
             return scores
         others = [style for style in range(self.config.styles) if style != self.fixed_style]
-        total = sum(self.in_style(style).score(canvases, lengths, longest).log_p_word for style in others)  # [K, V]
-        # Padding and blanks have probability 0 in every style: -inf - -inf is set to no difference.
-        difference = (scores.log_p_word - total / len(others)).nan_to_num(0.0)  # [K, V]
-        return replace(scores, log_p_word=(scores.log_p_word + self.contrast * difference).log_softmax(1))
+        log_p = [self.in_style(style).score(canvases, lengths, longest).log_p_word for style in others]  # [K, V] each
+        return replace(scores, log_p_word=contrasted(scores.log_p_word, log_p, self.contrast))
 
     def prepare(self, batch: Batch) -> StyledTargets:
         if batch.styles is None:
@@ -76,3 +75,10 @@ class StyledBLM(BLM):
         style = targets.styles[actions.packing.sequence]  # [T]; padding at the end of a row takes the last text's style
         z = self.encoder(self.embedding(actions.canvas) + self.style(style), actions.packing)  # [T, d]
         return self.loss_of(self.read_out(z, actions), targets)
+
+
+def contrasted(log_p: Tensor, others: Sequence[Tensor], contrast: float) -> Tensor:
+    """Return the words' log p (p / mean p of the other styles)^g [K, V], normalised; the mean is geometric."""
+    # Padding and blanks have probability 0 in every style: -inf - -inf is set to no difference.
+    difference = (log_p - sum(others) / len(others)).nan_to_num(0.0)  # [K, V]
+    return (log_p + contrast * difference).log_softmax(1)
