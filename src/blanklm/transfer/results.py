@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +76,8 @@ class TransferResult(TypedDict):
     """Best first."""
 
 
-def overlap(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the Dice coefficient of two bags of tokens."""
+def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """Return the Dice coefficient of two bags of tokens or words."""
     common = sum((Counter(first) & Counter(second)).values())
     return 2 * common / max(1, len(first) + len(second))
 

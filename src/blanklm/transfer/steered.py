@@ -1,6 +1,6 @@
 """Transfer by a model that is steered: votes of words tell the style, and the base writes in the other one.
 
-Of each word it is known how much it speaks for the style of its text; those near the weightiest carry the style.
+Each word contributes a known part to the style of its text; those near the weightiest carry the style.
 Rewrites are ranked by p(style) and by how probable all their words are in their places to the base, which knows nothing
 of styles.
 """
@@ -30,6 +30,7 @@ from blanklm.training import sums
 from blanklm.transfer.marking import MAX_MASKS, MarkedText, Span, carriers, grown
 from blanklm.transfer.options import CONTRAST, TransferOptions, Weights
 from blanklm.transfer.results import Rewrite, overlap
+from blanklm.transfer.surface import interleave
 from blanklm.transfer.transfer import Transfer
 
 FEWER, MORE = 0.75, 0.15  # of the greatest weight: for words of masks that are tried besides
@@ -155,22 +156,14 @@ class SteeredTransfer(Transfer):
             )
         return pools
 
-    def _writer(self, style: int, contrast: float | None) -> BlankLM:
-        writer = self.writers[style]
-        if contrast is None:
-            return writer
-        assert isinstance(writer.model, SteeredSpanBLM)
-        return BlankLM(writer.model.in_style(style, contrast), writer.tokenizer)
-
     def _request(self, writer: BlankLM, mask: MaskedText, wanted: Callable[[], bool] | None = None) -> Request:
         """Ask for about as many words as were there: style is to change, not what is said."""
         lengths = [Constraint(max=len(units_of(span)) + MORE_WORDS) for span in mask.spans]
         return writer.prepare(str(mask.template), lengths, wanted and (lambda so_far: wanted()))
 
     def overlaps(self, source: str, texts: Sequence[str]) -> list[float]:
-        number: dict[str, int] = {}
-        bags = [[number.setdefault(word, len(number)) for word in self._words(text)] for text in (source, *texts)]
-        return [overlap(bags[0], bag) for bag in bags[1:]]
+        words = self._words(source)
+        return [overlap(words, self._words(text)) for text in texts]
 
     def unconvincing(self, sure: float, rewrites: Sequence[Rewrite]) -> bool:
         """Whether a text has no style to speak of, or nothing was found that has the one asked for."""
@@ -183,5 +176,4 @@ class SteeredTransfer(Transfer):
         return mean_in_place(policy, self.tokenizer, [fill.text for fill in fills])
 
     def parts(self, source: str, mask: MaskedText, fill: Fill) -> tuple[str, ...]:
-        pieces = list(mask.template.pieces)
-        return tuple(part for pair in zip(pieces, (*fill.spans, ""), strict=True) for part in pair)[:-1]
+        return interleave(mask.template.pieces, fill.spans)

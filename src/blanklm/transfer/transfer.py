@@ -26,6 +26,7 @@ from blanklm.decoding.constraint import Constraint
 from blanklm.errors import BlankLMError
 from blanklm.models.classifier import AttentionClassifier, Classifier
 from blanklm.models.rewriter import Rewriter
+from blanklm.models.steered_span_blm import SteeredSpanBLM
 from blanklm.models.styled_blm import StyledBLM
 from blanklm.models.tone import Tone
 from blanklm.training import checkpoint
@@ -298,7 +299,7 @@ class Transfer:
         writer = self.writers[style]
         if contrast is None:
             return writer
-        if not isinstance(writer.model, StyledBLM):
+        if not isinstance(writer.model, StyledBLM | SteeredSpanBLM):
             raise BlankLMError("the writers of this model know one style each: leave out the contrast")
         return BlankLM(writer.model.in_style(style, contrast), writer.tokenizer)
 
