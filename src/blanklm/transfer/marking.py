@@ -130,9 +130,9 @@ def is_negated(text: str, spans: Sequence[Span], i: int) -> bool:
 
 
 def carriers(weights: Sequence[float], share: float = CARRIES) -> set[int]:
-    """The numbers of the words that carry a style, given how much each speaks for it.
+    """The numbers of the words that carry a style, given how much each contributes to it.
 
-    Those near the weightiest, and what stands between two of them and speaks for the style, too: "waste *of* time".
+    Those near the weightiest, and what stands between two of them and contributes, too: "waste *of* time".
     """
     greatest = max(weights, default=0.0)
     if greatest <= 0:

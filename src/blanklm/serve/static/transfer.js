@@ -124,7 +124,7 @@ function showMarks() {
   shown.words.forEach(({ text, weight, masked }, number) => {
     const start = shown.input.indexOf(text, position);
     const button = element("button", { type: "button", class: "mark", "aria-pressed": String(masked) }, text);
-    button.title = `${percent(weight)} of what speaks for the style`;
+    button.title = `${percent(weight)} of the style`;
     button.addEventListener("click", () => toggle(number));
     children.push(shown.input.slice(position, start), button);
     position = start + text.length;
